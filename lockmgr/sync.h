@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sync: every atomic operation, fence and sleep of the lock manager, and nothing else.
+ *
+ * Loads are acquire, stores are release, read-modify-writes are full barriers. Built on
+ * Concurrency Kit's ck_pr; in ThreadSanitizer builds on the compiler's __atomic builtins, because
+ * TSan cannot see into ck_pr's assembly and would report correct code. No CK lock is used: they
+ * all spin, and a spinning FIFO lock collapses as soon as its holder is preempted, which with more
+ * threads than processors is always.
+ *
+ * Sleeping is futex(2) through raw calls: errno untouched, no cancellation point.
+ */
+#ifndef RL_SYNC_H
+#define RL_SYNC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <linux/futex.h>
+#include <time.h>
+
+#include "rawcall.h"
+
+#if defined(__SANITIZE_THREAD__)
+#define RL_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define RL_TSAN 1
+#endif
+#endif
+
+#ifdef RL_TSAN
+
+#define RL_DEFINE_SYNC(bits)                                                                       \
+    static inline uint##bits##_t rl_load_##bits(const uint##bits##_t *p)                           \
+    {                                                                                              \
+        return __atomic_load_n(p, __ATOMIC_SEQ_CST);                                               \
+    }                                                                                              \
+    static inline void rl_store_##bits(uint##bits##_t *p, uint##bits##_t v)                        \
+    {                                                                                              \
+        __atomic_store_n(p, v, __ATOMIC_SEQ_CST);                                                  \
+    }                                                                                              \
+    static inline bool rl_cas_##bits(uint##bits##_t *p, uint##bits##_t *seen, uint##bits##_t v)    \
+    {                                                                                              \
+        return __atomic_compare_exchange_n(p, seen, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
+    }                                                                                              \
+    static inline uint##bits##_t rl_add_##bits(uint##bits##_t *p, uint##bits##_t v)                \
+    {                                                                                              \
+        return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST);                                         \
+    }                                                                                              \
+    static inline uint##bits##_t rl_swap_##bits(uint##bits##_t *p, uint##bits##_t v)               \
+    {                                                                                              \
+        return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST);                                        \
+    }
+static inline void rl_fence(void)
+{
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+static inline void rl_fence_load(void)
+{
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+}
+
+#else
+
+#include <ck_pr.h>
+
+/* ck_pr_fence_atomic on both sides makes a bare RMW a full barrier on weakly ordered processors;
+ * on x86 the locked instruction already is one and the fences are compiler barriers. */
+#define RL_DEFINE_SYNC(bits)                                                                       \
+    static inline uint##bits##_t rl_load_##bits(const uint##bits##_t *p)                           \
+    {                                                                                              \
+        uint##bits##_t v = ck_pr_load_##bits(p);                                                   \
+        ck_pr_fence_acquire(); /* pairs with the release in rl_store and the RMWs */               \
+        return v;                                                                                  \
+    }                                                                                              \
+    static inline void rl_store_##bits(uint##bits##_t *p, uint##bits##_t v)                        \
+    {                                                                                              \
+        ck_pr_fence_release(); /* pairs with the acquire in rl_load */                             \
+        ck_pr_store_##bits(p, v);                                                                  \
+    }                                                                                              \
+    static inline bool rl_cas_##bits(uint##bits##_t *p, uint##bits##_t *seen, uint##bits##_t v)    \
+    {                                                                                              \
+        bool done;                                                                                 \
+        ck_pr_fence_atomic();                                                                      \
+        done = ck_pr_cas_##bits##_value(p, *seen, v, seen);                                        \
+        ck_pr_fence_atomic();                                                                      \
+        return done;                                                                               \
+    }                                                                                              \
+    static inline uint##bits##_t rl_add_##bits(uint##bits##_t *p, uint##bits##_t v)                \
+    {                                                                                              \
+        uint##bits##_t old;                                                                        \
+        ck_pr_fence_atomic();                                                                      \
+        old = ck_pr_faa_##bits(p, v);                                                              \
+        ck_pr_fence_atomic();                                                                      \
+        return old;                                                                                \
+    }                                                                                              \
+    static inline uint##bits##_t rl_swap_##bits(uint##bits##_t *p, uint##bits##_t v)               \
+    {                                                                                              \
+        uint##bits##_t old;                                                                        \
+        ck_pr_fence_atomic();                                                                      \
+        old = ck_pr_fas_##bits(p, v);                                                              \
+        ck_pr_fence_atomic();                                                                      \
+        return old;                                                                                \
+    }
+static inline void rl_fence(void)
+{
+    ck_pr_fence_memory();
+    ck_pr_barrier();
+}
+static inline void rl_fence_load(void)
+{
+    ck_pr_fence_load();
+    ck_pr_barrier();
+}
+
+#endif
+
+RL_DEFINE_SYNC(32)
+RL_DEFINE_SYNC(64)
+
+/* Sleeps while *word == seen, at most timeout_ns (0: no limit). Wakes spuriously; callers loop. */
+static inline void rl_futex_wait(uint32_t *word, uint32_t seen, uint64_t timeout_ns)
+{
+    struct timespec ts = {.tv_sec = (time_t)(timeout_ns / 1000000000u),
+                          .tv_nsec = (long)(timeout_ns % 1000000000u)};
+
+    rl_raw(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, timeout_ns != 0 ? &ts : NULL);
+}
+
+static inline void rl_futex_wake(uint32_t *word, uint32_t waiters)
+{
+    rl_raw(SYS_futex, word, FUTEX_WAKE_PRIVATE, waiters);
+}
+
+/*
+ * Mutation testing: `make mutants` builds the lock manager once per number with RL_MUTATE=n, and
+ * the torture tests must fail on each. In ordinary builds every RL_MUTANT(n) is the constant 0.
+ */
+#ifdef RL_MUTATE
+#define RL_MUTANT(n) (RL_MUTATE == (n))
+#else
+#define RL_MUTANT(n) 0
+#endif
+
+#endif
