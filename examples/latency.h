@@ -32,6 +32,11 @@ static inline uint64_t now_ns(void)
     return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
+static inline double ms(uint64_t ns)
+{
+    return (double)ns / 1e6;
+}
+
 static inline void latency_add(struct latency *lat, uint64_t ns)
 {
     unsigned e = 63 - (unsigned)__builtin_clzll(ns | LATENCY_STEPS);
@@ -72,7 +77,7 @@ static inline void latency_print_json(const struct latency *lat)
         printf("%s%llu", i ? "," : "", (unsigned long long)lat->coarse_count[i]);
     printf("],\"hist_ms\":[");
     for (int i = 0; i < LATENCY_COARSE; i++)
-        printf("%s%.3f", i ? "," : "", (double)lat->coarse_ns[i] / 1e6);
+        printf("%s%.3f", i ? "," : "", ms(lat->coarse_ns[i]));
     printf("]");
 }
 

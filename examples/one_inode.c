@@ -374,11 +374,6 @@ static void settle_and_check(void)
 
 /* ---- output ---- */
 
-static double ms(uint64_t ns)
-{
-    return (double)ns / 1e6;
-}
-
 static double stalled_share(void)
 {
     return reader.wall_ns ? (double)reader.lat.stalled_ns / (double)reader.wall_ns : 0;
@@ -397,9 +392,9 @@ static const char *file_kind(void)
 static void print_json_check(void)
 {
     printf("\"close_ms\":%.3f,\"blocks_excess_at_close_bytes\":%lld,\"blocks_excess_bytes\":%lld,"
-           "\"blocks_settle_ms\":%.1f,\"data_ok\":%s}\n",
+           "\"blocks_settle_ms\":%.1f,\"peak_rss_kib\":%ld,\"data_ok\":%s}\n",
            check.close_ms, (long long)check.excess_at_close, (long long)check.excess,
-           check.blocks_settle_ms, check.ok ? "true" : "false");
+           check.blocks_settle_ms, peak_rss_kib(), check.ok ? "true" : "false");
 }
 
 static void print_json(void)

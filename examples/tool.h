@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #define MIB (1024u * 1024u)
 
@@ -61,6 +62,12 @@ static inline uint64_t parse_size(const char *name, const char *text)
     if (errno || *text < '0' || *text > '9' || *end || value > (1ull << 44) >> shift)
         die(2, "--%s %s: not a size (examples: 4K, 128M, 1G)", name, text);
     return (uint64_t)value << shift;
+}
+
+static inline long peak_rss_kib(void)
+{
+    struct rusage usage;
+    return getrusage(RUSAGE_SELF, &usage) ? -1 : usage.ru_maxrss;
 }
 
 /* A part of a file: whole 4 KiB blocks, and no more than one system call can write. */

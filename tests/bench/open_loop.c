@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* open_loop FILE COUNT: COUNT pairs of open and close of an existing file; mean ns of a pair. */
+/*
+ * open_loop FILE COUNT: COUNT pairs of open and close of an existing file; mean ns of a pair as JSON.
+ */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <unistd.h>
@@ -21,6 +23,6 @@ int main(int argc, char **argv)
         if (one < 0 || close(one))
             bench_die(argv[1]);
     }
-    printf("%.2f\n", (double)(bench_now_ns() - begin) / (double)count);
+    bench_print(bench_now_ns() - begin, count);
     return 0;
 }

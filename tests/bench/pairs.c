@@ -10,9 +10,8 @@
  * --diff of B - A. The interval is the one that belongs to it: the shifts that Wilcoxon's
  * signed-rank test would not reject at 5 % (its exact distribution, so no normality and no seed is
  * involved). Medians of A and B are printed beside it. A ratio needs positive values: where a
- * member is zero or less,
- * --diff is used, and the output says so.
- * Below six pairs no 95 % interval exists; the widest there is is printed with its own confidence.
+ * member is zero or less, the difference is used instead, and the output says so. Below six pairs
+ * no 95 % interval exists; the widest there is is printed with its own confidence.
  *
  * Exit: 0, or 2 with one line on stderr when the input is not pairs of finite numbers.
  */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * pread_loop FILE COUNT: COUNT cached 4 KiB preads of one block, and the mean ns of one on stdout.
- * The file is created where it is missing. Also run under callgrind (instructions.sh), where two
- * runs of different COUNT tell what one call executes.
+ * pread_loop FILE COUNT: COUNT cached 4 KiB preads of one block, and the mean ns of one as JSON on
+ * stdout. The file is created where it is missing. Also run under callgrind (instructions.sh),
+ * where two runs of different COUNT tell what one call executes.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -26,6 +26,6 @@ int main(int argc, char **argv)
     for (unsigned long i = 0; i < count; i++)
         if (pread(fd, buf, sizeof(buf), 0) != sizeof(buf))
             bench_die("pread");
-    printf("%.2f\n", (double)(bench_now_ns() - begin) / (double)count);
+    bench_print(bench_now_ns() - begin, count);
     return 0;
 }

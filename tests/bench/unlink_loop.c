@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * unlink_loop DIR COUNT: creates COUNT files of 100 bytes in a directory of its own under DIR, then
- * removes them; the mean ns of one unlink on stdout. Only the unlinks are timed.
+ * removes them; the mean ns of one unlink as JSON on stdout. Only the unlinks are timed.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -35,9 +35,9 @@ int main(int argc, char **argv)
         if (unlink(path))
             bench_die(path);
     }
-    double mean_ns = (double)(bench_now_ns() - begin) / (double)count;
+    uint64_t took_ns = bench_now_ns() - begin;
     if (rmdir(dir))
         bench_die(dir);
-    printf("%.2f\n", mean_ns);
+    bench_print(took_ns, count);
     return 0;
 }

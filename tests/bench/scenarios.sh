@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+# shellcheck disable=SC2034,SC2154 # what is set here is read by bench, and the other way round
+#
+# scenarios: what the bench can measure, as data. Sourced by bench, never run.
+#
+# define_scenario NAME DIR sets
+#   A_IS, B_IS    the two sides, in words
+#   A_CMD, B_CMD  one run of each (arrays); it prints one line of flat JSON
+#   A_ENV, B_ENV  settings of the shim for it (arrays)
+#   A_WANTS, B_WANTS  plain: no library in that run; loaded: an exit report must be there; otherwise
+#                 the counters that must be above zero in it
+#   WHOLE         pairs: one command prints all pairs ("A B" a line); check: one command is the
+#                 verdict; empty: bench runs A and B in turn
+#   METRICS       the figures: name|JSON key|scale|unit|ratio or diff|target
+#
+# A target is a condition over a, b (medians), est, low, high (of the ratio or difference). What is
+# to be reached (b <= ...) stands on the median of B. "No worse than" stands on the interval, so that
+# two things that are equal do not miss it every second time.
+
+SCENARIOS=()
+for scenario_fs in ext4 xfs btrfs; do
+    for scenario_kind in named unlinked private gate-unlinked gate-private floor; do
+        SCENARIOS+=("$scenario_kind-$scenario_fs")
+    done
+done
+for scenario_fs in ext4 xfs btrfs; do
+    SCENARIOS+=("punch-ascending-$scenario_fs" "punch-random-$scenario_fs")
+done
+SCENARIOS+=(pread-instructions pread-cached open-close unlink-small start-up)
+QUICK_SCENARIOS='^(named|unlinked)-|^(pread|open|start|unlink-small)|^punch-.*-ext4'
+THROTTLED_SCENARIOS='^(named|unlinked|private|gate-.*|floor)-'
+ANYWHERE_SCENARIOS='^(pread-.*|start-up)$'
+
+# What ext4 reaches without pre-extension: an extending direct write holds the lock for its I/O.
+declare -A STALLED_MAX_PERCENT=([ext4]=45 [xfs]=5 [btrfs]=5)
+ALL_PUNCHES=131072
+BYTES_TO_MIB=0.00000095367431640625
+
+define_workload() { # KIND FS DIR
+    local run=("$one_inode" --json --dir "$3" --seconds "$SECONDS_EACH")
+    local punches='high >= 1' stalled="b <= ${STALLED_MAX_PERCENT[$2]:-45}"
+    ((quick)) && run+=(--append-size 64M --punch-size 64M)
+    A_CMD=("${run[@]}" --named) B_CMD=("${run[@]}" --named)
+    A_IS='named file, no shim' B_IS='named file, shim with its defaults'
+    A_WANTS=plain B_WANTS=$COUNTER_PIECES
+    case $1 in
+    unlinked)
+        A_IS='unlinked file, no shim' B_IS='unlinked file, shim with its defaults'
+        A_CMD=("${run[@]}") B_CMD=("${run[@]}")
+        ;;
+    private) B_IS='named file, shim with share = private' B_ENV=(RLSHIM_SHARE=private) ;;
+    gate-*)
+        A_IS='named file, shim: the gate alone' A_WANTS=$COUNTER_PIECES
+        B_IS='unlinked file, shim: punches deferred too'
+        if [[ $1 == gate-private ]]; then
+            B_IS='named file, share = private: punches deferred too' B_ENV=(RLSHIM_SHARE=private)
+        else
+            B_CMD=("${run[@]}")
+        fi
+        stalled='low <= 0'
+        ;;
+    floor)
+        A_IS='reader on an inode of its own, no shim'
+        A_CMD=("${run[@]}" --named --own-inode)
+        stalled=''
+        ;;
+    esac
+    if [[ $1 =~ unlinked|private ]]; then
+        B_WANTS="$COUNTER_PIECES $COUNTER_DEFERRED"
+        punches="b == $ALL_PUNCHES"
+    fi
+    METRICS=("time stalled|stalled_share|100|%|$([[ $1 =~ gate|floor ]] && echo diff || echo ratio)|$stalled"
+        'worst read|read_worst_ms|1|ms|ratio|'
+        'p99 of reads|read_p99_us|0.001|ms|ratio|'
+        'median read|read_p50_us|1|us|ratio|'
+        "punches accepted|punches|1||ratio|$punches"
+        'worst punch|punch_worst_ms|1|ms|ratio|'
+        'all punches after|punch_all_ms|1|ms|ratio|'
+        "append rate|append_mib_s|1|MiB/s|ratio|$([[ $1 =~ gate|floor ]] || echo 'est >= 0.95')"
+        'last close|close_ms|1|ms|diff|'
+        "blocks off at last close|blocks_excess_at_close_bytes|$BYTES_TO_MIB|MiB|diff|b <= 1 && b >= -1")
+}
+
+define_punches() { # ascending|random DIR
+    A_CMD=("$one_inode" --json --dir "$2" --punch-only "$((quick ? 8192 : ALL_PUNCHES))")
+    [[ $1 == random ]] && A_CMD+=(--random)
+    B_CMD=("${A_CMD[@]}")
+    A_IS="$ALL_PUNCHES punches, $1, unlinked file, no shim" B_IS='the same with the shim'
+    A_WANTS=plain B_WANTS=$COUNTER_DEFERRED
+    METRICS=("one punch|punch_mean_ns|1|ns|ratio|$([[ $1 == ascending ]] && echo 'b < 1000')"
+        'last close|close_ms|1|ms|diff|'
+        'peak memory|peak_rss_kib|1|KiB|diff|est <= 8192'
+        "blocks off at last close|blocks_excess_at_close_bytes|$BYTES_TO_MIB|MiB|diff|b <= 1 && b >= -1")
+}
+
+define_loop() { # PROGRAM PATH COUNT WHAT KIND TARGET
+    A_IS="$4, no shim" B_IS='the same with the shim'
+    A_CMD=("$1" "$2" "$((quick ? $3 / 10 : $3))")
+    B_CMD=("${A_CMD[@]}")
+    A_WANTS=plain B_WANTS=loaded
+    METRICS=("one call|ns|1|ns|$5|$6" 'resident memory|rss_kib|1|KiB|diff|est <= 1024')
+}
+
+define_scenario() { # NAME DIR
+    A_ENV=() B_ENV=() A_CMD=() B_CMD=() METRICS=() WHOLE='' A_WANTS='' B_WANTS=''
+    case $1 in
+    punch-ascending-*) define_punches ascending "$2" ;;
+    punch-random-*) define_punches random "$2" ;;
+    pread-cached)
+        define_loop "$pread_loop" "$2/file" 500000 'cached 4 KiB pread' diff ''
+        ;;
+    open-close)
+        define_loop "$open_loop" "$2/file" 200000 'open + close of one file' ratio 'est <= 1.05'
+        ;;
+    unlink-small)
+        define_loop "$unlink_loop" "$2" 100000 'unlink of 100,000 small files' diff 'est <= 1000'
+        ;;
+    start-up)
+        A_IS='true' B_IS='LD_PRELOAD=the shim true' WHOLE=pairs
+        PAIRS=$((quick ? 40 : 200))
+        A_CMD=("$spawn_loop" "$(type -P true)" "$PAIRS" "$RLSHIM_SO")
+        METRICS=('start to end|value|1|us|diff|est <= 500')
+        ;;
+    pread-instructions)
+        A_IS='cached 4 KiB pread, no shim' B_IS='with the shim, counted by callgrind' WHOLE=check
+        A_CMD=("$SRC/tests/bench/instructions.sh")
+        ;;
+    named-* | unlinked-* | private-* | gate-*-* | floor-*)
+        define_workload "${1%-*}" "${1##*-}" "$2"
+        ;;
+    *) return 1 ;;
+    esac
+}
