@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Performing one step of a plan: the libc call, and the record of it in the trace.
+ *
+ * Only ordinary libc calls; this program does not know whether anything sits between it and the
+ * kernel. A forked child performs steps too, so nothing here allocates or uses stdio.
+ */
+#ifndef MODEL_PERFORM_H
+#define MODEL_PERFORM_H
+
+#include "plan.h"
+#include "trace.h"
+
+#include <pthread.h>
+#include <sys/types.h>
+
+enum { DECOY_BYTES = 64 << 10, KIDS_MAX = 4 };
+
+/* One history's file and its surroundings, shared by all actors. */
+struct subject {
+    const struct plan *plan;
+    struct arena *arena;
+    int arena_fd;
+    char path[512];
+    const char *self; /* this program, for starting helpers */
+    int base_fd;      /* -1 once dropped */
+    int shared_fd;    /* one description whose position all threads share, under shared_lock */
+    bool shared_direct;
+    pthread_mutex_t shared_lock;
+    const char *decoy_path;
+    int decoy_fd;
+    const unsigned char *decoy; /* its DECOY_BYTES bytes, which nothing may change */
+    bool whole_reads;           /* XFS, buffered only: see check.h */
+};
+
+struct actor {
+    struct subject *subject;
+    unsigned lane;
+    int fd[PLAN_SLOTS];
+    bool direct[PLAN_SLOTS];
+    unsigned char *wbuf, *rbuf; /* IO_MAX bytes each, page aligned */
+    int scratch;                /* a file of its own in the same directory, for copies */
+    pid_t kid[KIDS_MAX];
+    unsigned kids;
+};
+
+/* Performs the step and returns how many steps it took up: a fork takes its child's along. */
+unsigned perform(struct actor *a, const struct step *s, unsigned left);
+
+/* Waits for forked children; their failures go into the trace. */
+void perform_reap(struct actor *a);
+
+/* Opens the subject once more, by name if `by_name`, else through /proc/self/fd of `of`. */
+int subject_open(const struct subject *f, int of, bool by_name, int flags);
+
+/* The body of a started reader: reads and fills in the record that its parent began. */
+void reader_fill(struct arena *arena, struct op *o, int fd, unsigned char *buf);
+
+#endif
