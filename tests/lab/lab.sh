@@ -180,7 +180,7 @@ _lab_tear() {
 
 lab_sweep() {
     local d lock
-    exec {lock}<"$_lab_root" || return 0
+    [ -r "$_lab_root" ] && exec {lock}<"$_lab_root" || return 0
     flock -w 60 "$lock"
     for d in "$_lab_root/$_lab_prefix"-*; do
         if [ ! -d "$d" ] || [ ! -O "$d" ]; then continue; fi
@@ -239,10 +239,7 @@ lab_at_exit() {
 # Makes the state directory of a new lab: _lab_state.
 _lab_new() {
     local n=0 me=$BASHPID
-    if [ ! -d "$_lab_root" ] || [ ! -w "$_lab_root" ]; then
-        _lab_skip "cannot write to $_lab_root, where labs keep their files"
-        return
-    fi
+    _lab_need_place || return
     lab_sweep
     _lab_birth "$me"
     until mkdir -m 755 "$_lab_root/$_lab_prefix-$me-$REPLY-$_lab_ns-$n" 2>/dev/null; do
@@ -287,13 +284,19 @@ _lab_give_up() {
     return "$status"
 }
 
+_lab_need_place() {
+    if [ ! -d "$_lab_root" ] || [ ! -w "$_lab_root" ]; then
+        _lab_skip "cannot write to $_lab_root, where labs keep their files"
+    fi
+}
+
 _lab_need_root() {
     [ "$EUID" = 0 ] || _lab_skip "labs mount file systems and need root"
 }
 
 _lab_need_disk() { # FS SIZE_MB
     local free
-    _lab_need_root || return
+    _lab_need_root && _lab_need_place || return
     case $1 in
     ext4 | xfs | btrfs) ;;
     *) _lab_error "unknown file system $1: ext4, xfs or btrfs" || return ;;
@@ -331,7 +334,7 @@ _lab_disk() {
     btrfs) opts=(-q -f) ;;
     esac
     if ! out=$("mkfs.$fs" "${opts[@]}" "$LAB_DEV" 2>&1); then
-        _lab_error "mkfs.$fs on $mb MB failed: $out"
+        _lab_error "mkfs.$fs on $mb MB failed: ${out%%$'\n'*}"
         return
     fi
     if ! out=$(mount -t "$fs" -o "$mount_opts" "$LAB_DEV" "$LAB_DIR" 2>&1); then
@@ -351,7 +354,7 @@ _lab_throttle() {
         mkdir "$LAB_GROUP" 2>/dev/null &&
             echo "$dev $bps" 2>/dev/null >"$LAB_GROUP/blkio.throttle.write_bps_device" && return
         error="$_lab_v1 refuses a write limit"
-    elif [ -n "$_lab_v2" ] && grep -qw io "$_lab_v2/cgroup.controllers"; then
+    elif [ -n "$_lab_v2" ] && grep -qsw io "$_lab_v2/cgroup.controllers"; then
         LAB_GROUP=$_lab_v2/$name
         # Stays on afterwards: other labs may need it, and without limits it costs nothing.
         echo +io 2>/dev/null >"$_lab_v2/cgroup.subtree_control"
