@@ -65,11 +65,13 @@ _lab_error() {
     return 1
 }
 
-# REPLY = start time of process $1: tells it from a later one with the same id.
+# REPLY = start time of process $1, which tells it from a later one with the same id. A zombie is
+# dead: nobody may come to collect it.
 _lab_birth() {
     local s f
     s=$(cat "/proc/$1/stat" 2>/dev/null) || return 1
     read -ra f <<<"${s##*) }"
+    [ "${f[0]}" != Z ] || return 1
     REPLY=${f[19]}
 }
 
