@@ -92,8 +92,10 @@ const char *cfg_glob_fault(const char *pat, size_t len)
 {
     for (size_t i = 0; i < len;) {
         char p = pat[i++];
-        if (p == '\\' && i++ >= len)
+        if (p == '\\' && i == len)
             return "the pattern ends in a backslash";
+        if (p == '\\' && pat[i++] == '/') /* fnmatch implementations differ on it */
+            return "a '/' of the pattern has a backslash before it, leave that out";
         if (p == '*' && i < len && pat[i] == '*')
             return "'**' is not known, '*' stays within one directory: name each level as in "
                    "/a/*/*";

@@ -206,19 +206,27 @@ static int parse_number(const struct cfg_row *row, const char *text, size_t len,
 }
 
 /*
- * A place in the file system. A name without any '/' is refused: `report = on` and `log = yes` are
- * far likelier to be mistakes than wishes for files of those names.
+ * A place in the file system, after a level of level_len bytes. A name without any '/' is refused:
+ * `report = on` and `log = yes` are far likelier to be mistakes than wishes for files of those
+ * names.
  */
-static int parse_place(const struct cfg_row *row, const char *text, size_t len,
+static int parse_place(const struct cfg_row *row, const char *text, size_t len, size_t level_len,
                        struct cfg_value *out, struct cfg_error *err)
 {
+    const char *path = text + level_len;
+    size_t path_len = len - level_len;
     struct cfg_text reason = cfg_text_in(err->reason, sizeof(err->reason));
     struct cfg_text hint = cfg_text_in(err->hint, sizeof(err->hint));
-    bool is_path = memchr(text, '/', len) || equal(".", text, len) || equal("..", text, len);
+    bool is_path = (path_len && memchr(path, '/', path_len)) || equal(".", path, path_len) ||
+                   equal("..", path, path_len);
 
-    if (is_path && len < CFG_PATH_BYTES) {
-        out->path = text;
-        out->path_len = (uint32_t)len;
+    /* "inof:/tmp/x" is a misspelt level, not a directory "inof:". */
+    if (row->kind == CFG_KIND_LOG && !level_len && text[0] != '/' && text[0] != '.')
+        is_path = false;
+
+    if (is_path && path_len < CFG_PATH_BYTES) {
+        out->path = path;
+        out->path_len = (uint32_t)path_len;
         return 0;
     }
     cfg_text_quote(&reason, text, len);
@@ -247,11 +255,11 @@ static int parse_log(const struct cfg_row *row, const char *text, size_t len, st
         size_t n = strlen(w->text);
         if (w->value != CFG_LOG_OFF && len > n && memcmp(text, w->text, n) == 0 && text[n] == ':') {
             out->number = w->value;
-            return parse_place(row, text + n + 1, len - n - 1, out, err);
+            return parse_place(row, text, len, n + 1, out, err);
         }
     }
     out->number = CFG_LOG_INFO;
-    return parse_place(row, text, len, out, err);
+    return parse_place(row, text, len, 0, out, err);
 }
 
 int cfg_value_parse(const struct cfg_row *row, const char *text, size_t len, struct cfg_value *out,
@@ -271,7 +279,7 @@ int cfg_value_parse(const struct cfg_row *row, const char *text, size_t len, str
     case CFG_KIND_COUNT:
         return parse_number(row, text, len, out, err);
     case CFG_KIND_PATH:
-        return parse_place(row, text, len, out, err);
+        return parse_place(row, text, len, 0, out, err);
     case CFG_KIND_LOG:
         return parse_log(row, text, len, out, err);
     case CFG_KIND_ENUM:

@@ -161,7 +161,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 }
 
 /* The first byte chooses: f a file, e an environment, g pattern and subject. */
-__attribute__((unused)) static const char *const config_fuzz_examples[] = {
+static const char *const config_fuzz_examples[] __attribute__((unused)) = {
     "",
     "f",
     "f\n\r\n\t \n",
