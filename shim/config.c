@@ -334,16 +334,16 @@ static int parse_variable(struct config *c, struct span name, const char *value,
     return assign(c, row, (struct span){copy, text.len}, 0, err);
 }
 
-int cfg_env(struct config *c, char *const *environ, struct cfg_error *err)
+int cfg_env(struct config *c, char *const *env, struct cfg_error *err)
 {
     static const char prefix[] = "RLSHIM_";
     bool was_off = c->off;
 
     set_file(err, "environment");
     c->off = true;
-    for (; environ && *environ; environ++) {
-        const char *name = *environ + sizeof(prefix) - 1;
-        if (strncmp(*environ, prefix, sizeof(prefix) - 1) != 0)
+    for (; env && *env; env++) {
+        const char *name = *env + sizeof(prefix) - 1;
+        if (strncmp(*env, prefix, sizeof(prefix) - 1) != 0)
             continue;
         const char *eq = strchr(name, '=');
         if (!eq || same((struct span){name, (size_t)(eq - name)}, "CONF"))

@@ -184,7 +184,7 @@ int cfg_parse(struct config *c, const char *text, size_t len, const char *file,
  * RLSHIM_<NAME> variables on top of *c. Empty ones count as not set; of a name that comes twice the
  * first counts, as for getenv. RLSHIM_CONF is left to cfg_load, any other name must be a setting.
  */
-int cfg_env(struct config *c, char *const *environ, struct cfg_error *err);
+int cfg_env(struct config *c, char *const *env, struct cfg_error *err);
 
 /*
  * Find, read and parse the file, then the environment. The first of $RLSHIM_CONF (/dev/null: no
@@ -194,8 +194,8 @@ int cfg_env(struct config *c, char *const *environ, struct cfg_error *err);
  * into a directory like /tmp. `secure` (AT_SECURE): nothing is read, mode is off, no error.
  * Reads at most min(textcap, CFG_FILE_BYTES_MAX) bytes; never blocks on a FIFO or terminal.
  */
-int cfg_load(struct config *c, const struct cfg_io *io, char *const *environ, uid_t uid,
-             bool secure, char *textbuf, size_t textcap, struct cfg_error *err);
+int cfg_load(struct config *c, const struct cfg_io *io, char *const *env, uid_t uid, bool secure,
+             char *textbuf, size_t textcap, struct cfg_error *err);
 
 /*
  * What holds for program `app` (its file name, directories are cut off; NULL: unknown) and the file

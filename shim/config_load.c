@@ -29,12 +29,12 @@ struct loader {
     struct cfg_error *err;
 };
 
-static const char *variable(char *const *environ, const char *name)
+static const char *variable(char *const *env, const char *name)
 {
     size_t n = strlen(name);
-    for (; environ && *environ; environ++)
-        if (strncmp(*environ, name, n) == 0 && (*environ)[n] == '=')
-            return (*environ)[n + 1] ? *environ + n + 1 : NULL;
+    for (; env && *env; env++)
+        if (strncmp(*env, name, n) == 0 && (*env)[n] == '=')
+            return (*env)[n + 1] ? *env + n + 1 : NULL;
     return NULL;
 }
 
@@ -201,10 +201,10 @@ static enum outcome try_in(struct loader *l, const char *dir, const char *tail)
     return try_file(l, path, PLACE_SYSTEM);
 }
 
-static enum outcome find(struct loader *l, char *const *environ)
+static enum outcome find(struct loader *l, char *const *env)
 {
-    const char *named = variable(environ, "RLSHIM_CONF");
-    const char *xdg = variable(environ, "XDG_CONFIG_HOME");
+    const char *named = variable(env, "RLSHIM_CONF");
+    const char *xdg = variable(env, "XDG_CONFIG_HOME");
     enum outcome o;
 
     if (named)
@@ -212,12 +212,12 @@ static enum outcome find(struct loader *l, char *const *environ)
     o = try_file(l, "./rlshim.conf", PLACE_HERE);
     if (o == NEXT)
         o = xdg && xdg[0] == '/' ? try_in(l, xdg, "/rlshim.conf")
-                                 : try_in(l, variable(environ, "HOME"), "/.config/rlshim.conf");
+                                 : try_in(l, variable(env, "HOME"), "/.config/rlshim.conf");
     return o == NEXT ? try_file(l, "/etc/rlshim.conf", PLACE_SYSTEM) : o;
 }
 
-int cfg_load(struct config *c, const struct cfg_io *io, char *const *environ, uid_t uid,
-             bool secure, char *textbuf, size_t textcap, struct cfg_error *err)
+int cfg_load(struct config *c, const struct cfg_io *io, char *const *env, uid_t uid, bool secure,
+             char *textbuf, size_t textcap, struct cfg_error *err)
 {
     struct loader l = {c, io, uid, textbuf, textcap, err};
 
@@ -226,7 +226,7 @@ int cfg_load(struct config *c, const struct cfg_io *io, char *const *environ, ui
         c->off = true;
         return 0;
     }
-    if (find(&l, environ) == FAILED || cfg_env(c, environ, err)) {
+    if (find(&l, env) == FAILED || cfg_env(c, env, err)) {
         c->off = true;
         return -1;
     }

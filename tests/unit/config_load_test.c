@@ -84,9 +84,9 @@ static int fake_close(int fd)
 
 static const struct cfg_io io = {fake_open, fake_read, fake_fstat, fake_close};
 
-static int load_as(uid_t uid, char *const *environ)
+static int load_as(uid_t uid, char *const *env)
 {
-    int rc = cfg_load(&config, &io, environ, uid, false, text, sizeof(text), &error);
+    int rc = cfg_load(&config, &io, env, uid, false, text, sizeof(text), &error);
     assert_int_equal(fake.open_now, 0);
     cfg_settings(&config, NULL, NULL, &settings);
     return rc;
@@ -95,10 +95,10 @@ static int load_as(uid_t uid, char *const *environ)
 static int load(const char *conf)
 {
     char named[512];
-    char *environ[] = {home, xdg, conf ? named : NULL, NULL};
+    char *env[] = {home, xdg, conf ? named : NULL, NULL};
 
     snprintf(named, sizeof(named), "RLSHIM_CONF=%s", conf ? conf : "");
-    return load_as(getuid(), environ);
+    return load_as(getuid(), env);
 }
 
 static void write_file(const char *path, const char *content)
@@ -178,11 +178,11 @@ static void without_xdg_config_home_it_is_dot_config(void **state)
 static void a_file_here_counts_only_if_it_is_mine_alone(void **state)
 {
     (void)state;
-    char *environ[] = {home, xdg, NULL};
+    char *env[] = {home, xdg, NULL};
 
     write_file("xdg/rlshim.conf", "stat = settle");
     write_file("rlshim.conf", "this is = an attack");
-    assert_int_equal(load_as(OTHER_USER, environ), 0);
+    assert_int_equal(load_as(OTHER_USER, env), 0);
     assert_int_equal(settings.stat_mode, CFG_STAT_SETTLE);
     assert_string_equal(line_of_skip(),
                         "rlshim: ./rlshim.conf: passed over, it belongs to another user");
@@ -221,11 +221,11 @@ static void a_file_here_that_is_no_plain_file_is_passed_over(void **state)
 static void a_file_here_that_cannot_be_opened_is_an_error_only_for_its_owner(void **state)
 {
     (void)state;
-    char *environ[] = {home, xdg, NULL};
+    char *env[] = {home, xdg, NULL};
 
     write_file("rlshim.conf", "mode = observe");
     fake.denied = "./rlshim.conf";
-    assert_int_equal(load_as(OTHER_USER, environ), 0);
+    assert_int_equal(load_as(OTHER_USER, env), 0);
     assert_int_equal(config.skip, CFG_SKIP_UNREADABLE);
     assert_int_equal(load(NULL), -1);
     assert_string_equal(line_of_error(),
@@ -337,10 +337,9 @@ static void environment_and_file_add_up_and_both_must_be_right(void **state)
 static void privileged_programs_read_nothing_and_are_left_alone(void **state)
 {
     (void)state;
-    char *environ[] = {"RLSHIM_CONF=nowhere", "RLSHIM_MODE=banana", NULL};
+    char *env[] = {"RLSHIM_CONF=nowhere", "RLSHIM_MODE=banana", NULL};
 
-    assert_int_equal(cfg_load(&config, &io, environ, getuid(), true, text, sizeof(text), &error),
-                     0);
+    assert_int_equal(cfg_load(&config, &io, env, getuid(), true, text, sizeof(text), &error), 0);
     assert_int_equal(fake.opened, 0);
     cfg_settings(&config, NULL, NULL, &settings);
     assert_int_equal(settings.mode, CFG_MODE_OFF);
@@ -350,12 +349,12 @@ static void a_buffer_smaller_than_the_file_is_never_overrun(void **state)
 {
     (void)state;
     char small[16] = "0123456789abcde";
-    char *environ[] = {"RLSHIM_CONF=named", NULL};
+    char *env[] = {"RLSHIM_CONF=named", NULL};
 
     write_file("named", "mode=off");
-    assert_int_equal(cfg_load(&config, &io, environ, 0, false, small, 8, &error), 0);
+    assert_int_equal(cfg_load(&config, &io, env, 0, false, small, 8, &error), 0);
     write_file("named", "mode=off\n");
-    assert_int_equal(cfg_load(&config, &io, environ, 0, false, small, 8, &error), -1);
+    assert_int_equal(cfg_load(&config, &io, env, 0, false, small, 8, &error), -1);
     assert_string_equal(small + 8, "89abcde");
 }
 

@@ -261,7 +261,7 @@ static void paths_have_a_limit_and_no_less_room_than_it_says(void **state)
 static void the_most_specific_source_wins_and_within_a_kind_the_later(void **state)
 {
     (void)state;
-    char *environ[] = {"HOME=/root", "RLSHIM_STAT=settle", NULL};
+    char *env[] = {"HOME=/root", "RLSHIM_STAT=settle", NULL};
 
     take("punch_delay = 1ms\nstat = late\n"
          "[path /d/*]\npunch_delay = 5ms\nstat = late\n"
@@ -269,7 +269,7 @@ static void the_most_specific_source_wins_and_within_a_kind_the_later(void **sta
          "[default]\npunch_delay = 2ms\nsplit = 2M\npunch_backlog = 7\n"
          "[app mysqld]\npunch_delay = 4ms\n"
          "[path /d/x]\npunch_delay = 6ms\n");
-    assert_int_equal(cfg_env(&config, environ, &error), 0);
+    assert_int_equal(cfg_env(&config, env, &error), 0);
 
     assert_int_equal(in_force(NULL, NULL)->punch_delay_ns, 2 * MS);
     assert_int_equal(in_force("myisam", NULL)->punch_delay_ns, 3 * MS);
@@ -328,9 +328,9 @@ static void environment_is_over_all_and_must_be_right_too(void **state)
          "from 100us to 10s. The program runs without rlshim."},
     };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-        char *environ[] = {"RLSHIM_CONF=/x", (char *)wrong[i].variable, NULL};
+        char *env[] = {"RLSHIM_CONF=/x", (char *)wrong[i].variable, NULL};
         take("mode = observe");
-        assert_int_equal(cfg_env(&config, environ, &error), -1);
+        assert_int_equal(cfg_env(&config, env, &error), -1);
         assert_string_equal(line_of_error(), wrong[i].line);
         assert_int_equal(in_force(NULL, NULL)->mode, CFG_MODE_OFF);
     }
@@ -340,16 +340,16 @@ static void environment_names_count_once_and_empty_ones_not(void **state)
 {
     (void)state;
     char report[] = "RLSHIM_REPORT=/tmp/a # b";
-    char *environ[] = {"RLSHIM_MODE=",
-                       "RLSHIM_SPLIT=1M",
-                       "RLSHIM_SPLIT=2M",
-                       "RLSHIMX=1",
-                       "RLSHIM_NOVALUE",
-                       report,
-                       NULL};
+    char *env[] = {"RLSHIM_MODE=",
+                   "RLSHIM_SPLIT=1M",
+                   "RLSHIM_SPLIT=2M",
+                   "RLSHIMX=1",
+                   "RLSHIM_NOVALUE",
+                   report,
+                   NULL};
 
     take("mode = observe\n[path /*]\nsplit = 4M");
-    assert_int_equal(cfg_env(&config, environ, &error), 0);
+    assert_int_equal(cfg_env(&config, env, &error), 0);
     memset(report, 'X', sizeof(report) - 1); /* as setproctitle does */
     assert_int_equal(in_force(NULL, "/a")->mode, CFG_MODE_OBSERVE);
     assert_int_equal(settings.split_bytes, M);
@@ -360,11 +360,11 @@ static void an_environment_too_big_is_refused(void **state)
 {
     (void)state;
     static char big[CFG_ENV_BYTES + 64] = "RLSHIM_SPLIT=";
-    char *environ[] = {big, NULL};
+    char *env[] = {big, NULL};
 
     memset(big + strlen(big), '1', CFG_ENV_BYTES + 1);
     cfg_reset(&config);
-    assert_int_equal(cfg_env(&config, environ, &error), -1);
+    assert_int_equal(cfg_env(&config, env, &error), -1);
     assert_string_equal(error.key, "RLSHIM_SPLIT");
     assert_non_null(strstr(error.reason, "8 KiB"));
 }
@@ -526,7 +526,7 @@ static void as_many_settings_as_promised_fit(void **state)
 static void what_is_not_effective_yet_says_so_once_a_key(void **state)
 {
     (void)state;
-    char *environ[] = {"RLSHIM_FSYNC=share", NULL};
+    char *env[] = {"RLSHIM_FSYNC=share", NULL};
     static const char *const expected[] = {
         "rlshim: test.conf:2: share = lease is not effective in this release; it works as share = "
         "auto",
@@ -543,7 +543,7 @@ static void what_is_not_effective_yet_says_so_once_a_key(void **state)
 
     take("[path /a]\nshare=lease\nevict=defer\ncreate=sync\n[default]\nshare = private\n"
          "hold_target=3ms\nevict=defer\npunch=defer\n");
-    assert_int_equal(cfg_env(&config, environ, &error), 0);
+    assert_int_equal(cfg_env(&config, env, &error), 0);
     for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
         assert_true(cfg_later_next(&config, &pos, &notice));
         cfg_later_line(&notice, line, sizeof(line));
