@@ -34,7 +34,7 @@
 #   lab_exec CMD...   runs CMD in the throttle group of the current lab; its status.
 #   lab_spawn CMD...  the same in the background, LAB_PID is its process id and process group.
 #   lab_use DIR       makes the lab with that LAB_DIR the current one (several may be up).
-#   lab_down [DIR]    takes the current lab (or DIR's) down.
+#   lab_down [DIR]    takes the current lab (or DIR's) down; the one made before it is current then.
 #   lab_at_exit CMD   runs CMD when the script ends, before the labs go down.
 #
 # Rules. The functions that set variables must not run in $(...) or a pipe. Where a lab cannot be
@@ -264,7 +264,7 @@ _lab_ready() {
 lab_use() {
     _lab_state=${1%/mnt}
     # shellcheck disable=SC1091 # written by _lab_ready
-    . "$_lab_state/vars"
+    [ ! -e "$_lab_state/vars" ] || . "$_lab_state/vars" # a half-made lab has none
 }
 
 lab_down() {
@@ -275,8 +275,9 @@ lab_down() {
     _lab_tear "$state"
     for m in "${_lab_mine[@]}"; do [ "$m" = "$BASHPID:$state" ] || left+=("$m"); done
     _lab_mine=("${left[@]}")
-    [ "${LAB_DIR-}" != "$state/mnt" ] ||
-        unset LAB_DIR LAB_DEV LAB_FS LAB_GROUP LAB_DOOMED LAB_BACK LAB_COUNTS
+    [ "${LAB_DIR-}" = "$state/mnt" ] || return 0
+    unset LAB_DIR LAB_DEV LAB_FS LAB_GROUP LAB_DOOMED LAB_BACK LAB_COUNTS
+    [ ${#left[@]} = 0 ] || lab_use "${left[-1]#*:}"
 }
 
 # Takes the half-made lab down again; the status it was called with.
