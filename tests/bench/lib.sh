@@ -81,7 +81,7 @@ fs_of() { findmnt -n -o FSTYPE -T "$1" 2>/dev/null | tail -n 1; }
 
 # device_of DIR: "/dev/sda1 (Model, SSD)", for a loop device what lies behind it
 device_of() {
-    local source disk model rotational kind=''
+    local source disk model rotational='' kind=''
     source=$(findmnt -n -o SOURCE -T "$1" 2>/dev/null | tail -n 1)
     source=${source%%\[*} # btrfs adds the subvolume
     if [[ ! -b $source ]]; then
@@ -95,7 +95,8 @@ device_of() {
         model="loop on $(losetup -n -O BACK-FILE "/dev/$disk" 2>/dev/null)"
         [[ $model == */dev/shm/* ]] && model='loop on RAM'
     else
-        rotational=$(cat "/sys/block/$disk/queue/rotational" 2>/dev/null)
+        # virtual disks have no model, and what they say about rotation means nothing
+        [[ -n $model ]] && rotational=$(cat "/sys/block/$disk/queue/rotational" 2>/dev/null)
         [[ $rotational == 1 ]] && kind=rotating
         [[ $rotational == 0 ]] && kind='not rotating'
     fi
@@ -110,14 +111,16 @@ machine() {
 # run_shimmed REPORTS LIBRARY PROGRAM ARGS...: one run with the library and nothing but its
 # defaults (plus what the caller exports), its exit report in REPORTS. The preload starts at the
 # program, so that `timeout` stays a plain one.
+# RUN_TIMEOUT_S bounds it; with RUN_EXEC set it takes the place of the (background) shell, so that the
+# shell's process id is one that can be told to stop.
 run_shimmed() {
     local reports=$1 library=$2
     shift 2
-    timeout -k 5 "${RUN_TIMEOUT_S:-120}" env LD_PRELOAD="$library" RLSHIM_REPORT="$reports" "$@"
+    ${RUN_EXEC:+exec} timeout --foreground -k 5 "${RUN_TIMEOUT_S:-120}" env LD_PRELOAD="$library" RLSHIM_REPORT="$reports" "$@"
 }
 
 run_plain() {
-    timeout -k 5 "${RUN_TIMEOUT_S:-120}" env -u LD_PRELOAD "$@"
+    ${RUN_EXEC:+exec} timeout --foreground -k 5 "${RUN_TIMEOUT_S:-120}" env -u LD_PRELOAD "$@"
 }
 
 # The shim's defaults are what is shown and measured, not what this user has configured.
