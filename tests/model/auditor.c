@@ -171,8 +171,8 @@ int auditor_main(int arena_fd, int sock, const char *decoy_path)
         struct answer a = {0};
 
         audit(ar, &q, &a, buf);
-        a.decoy_intact = pread(decoy_fd, buf, DECOY_BYTES, 0) == DECOY_BYTES &&
-                         !memcmp(buf, decoy, DECOY_BYTES);
+        a.decoy_intact =
+            pread(decoy_fd, buf, DECOY_BYTES, 0) == DECOY_BYTES && !memcmp(buf, decoy, DECOY_BYTES);
         if (send(sock, &a, sizeof(a), MSG_NOSIGNAL) != (ssize_t)sizeof(a))
             break;
     }

@@ -45,17 +45,28 @@ static void print_seen(FILE *out, const struct trace *t, const struct op *o, int
     fprintf(out, o->eof ? " saw the end of the file" : " saw nothing there");
 }
 
-static bool touches(const struct op *o, int64_t off)
+/* Calls that only made the file longer matter only to a finding about its size. */
+static bool touches(const struct op *o, int64_t off, bool size_matters)
 {
+    bool inside = off >= o->off && off < o->off + o->len;
+
     switch (o->effect) {
     case EFFECT_NONE:
         return o->err;
     case EFFECT_READ:
     case EFFECT_ZERO:
-        return off >= o->off && off < o->off + o->len;
+        return inside;
+    case EFFECT_TRUNCATE:
+        return size_matters || off >= o->off;
     default:
-        return true;
+        return size_matters || inside;
     }
+}
+
+static bool about_size(const struct op *culprit)
+{
+    return culprit && (culprit->effect == EFFECT_SIZE || culprit->effect == EFFECT_APPEND ||
+                       (culprit->effect == EFFECT_READ && culprit->eof));
 }
 
 static void print_op(FILE *out, const struct trace *t, const struct op *o, int64_t at)
@@ -98,7 +109,7 @@ void explain(FILE *out, const struct plan *p, const struct trace *t, const struc
     qsort(ops, t->nops, sizeof(*ops), by_begin);
     fprintf(out, "  calls that touch byte %" PRId64 ", by ticket of begin and end:\n", f->off);
     for (size_t i = 0; i < t->nops; i++) {
-        if (!touches(ops[i], f->off) && ops[i] != f->culprit)
+        if (!touches(ops[i], f->off, about_size(f->culprit)) && ops[i] != f->culprit)
             continue;
         print_op(out, t, ops[i], f->off);
         fprintf(out, ops[i] == f->culprit ? "   <-- not explained\n" : "\n");

@@ -104,8 +104,8 @@ static int run_seeds(struct stage *st, const struct options *o)
     } while (!failed && (o->count ? ++n < o->count : now.tv_sec - start.tv_sec < o->seconds));
     alarm(0);
     printf("model %s %s: seeds %" PRIu64 "..%" PRIu64 " step %" PRIu64 ", %" PRIu64
-           " histories, %" PRIu64 " calls, %" PRIu64 " reads checked (%" PRIu64
-           " MiB), %" PRIu64 " forks, %" PRIu64 " undecided, %" PRIu64 " disk full%s\n",
+           " histories, %" PRIu64 " calls, %" PRIu64 " reads checked (%" PRIu64 " MiB), %" PRIu64
+           " forks, %" PRIu64 " undecided, %" PRIu64 " disk full%s\n",
            st->fs, o->dir, o->seed, seed - o->stride, o->stride, st->histories, st->calls,
            st->reads, st->bytes_checked >> 20, st->forks, st->undecided, st->full,
            failed ? ", DIVERGED" : "");
@@ -192,8 +192,8 @@ static int run_jobs(const struct options *o, char **argv, int argc, const char *
         }
     }
     for (int j = 0; j < o->jobs; j++) {
-        int code = waitpid(pid[j], &status, 0) == pid[j] && WIFEXITED(status) ? WEXITSTATUS(status)
-                                                                              : 1;
+        int code =
+            waitpid(pid[j], &status, 0) == pid[j] && WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 
         if (pid[j] > 0 && WIFSIGNALED(status))
             fprintf(stderr, "model: job %d was killed by signal %d\n", j, WTERMSIG(status));
@@ -205,7 +205,8 @@ static int run_jobs(const struct options *o, char **argv, int argc, const char *
 
 static int reader(char **argv)
 {
-    struct arena *ar = mmap(NULL, sizeof(*ar), PROT_READ | PROT_WRITE, MAP_SHARED, atoi(argv[2]), 0);
+    struct arena *ar =
+        mmap(NULL, sizeof(*ar), PROT_READ | PROT_WRITE, MAP_SHARED, atoi(argv[2]), 0);
     unsigned char *buf = aligned_alloc(BLOCK, IO_MAX);
 
     if (ar == MAP_FAILED || !buf)
@@ -216,40 +217,75 @@ static int reader(char **argv)
 
 static int kind_of(const char *s)
 {
-    return !strcmp(s, "named") ? FILE_NAMED : !strcmp(s, "unlinked") ? FILE_UNLINKED
-           : !strcmp(s, "tmpfile") ? FILE_TMPFILE : -1;
+    return !strcmp(s, "named")      ? FILE_NAMED
+           : !strcmp(s, "unlinked") ? FILE_UNLINKED
+           : !strcmp(s, "tmpfile")  ? FILE_TMPFILE
+                                    : -1;
 }
 
 static int parse(struct options *o, int argc, char **argv)
 {
     static const struct option longs[] = {
-        {"dir", 1, NULL, 'd'},     {"seconds", 1, NULL, 's'}, {"histories", 1, NULL, 'n'},
-        {"seed", 1, NULL, 'x'},    {"jobs", 1, NULL, 'j'},    {"threads", 1, NULL, 't'},
-        {"file-kind", 1, NULL, 'k'}, {"ops", 1, NULL, 'o'},   {"save", 1, NULL, 'S'},
-        {"shrink", 2, NULL, 'z'},  {"replay", 1, NULL, 'r'},  {"tries", 1, NULL, 'T'},
-        {"stride", 1, NULL, 'y'},  {"direct", 0, NULL, 'D'},  {"buffered", 0, NULL, 'B'},
-        {"mixed", 0, NULL, 'M'},   {NULL, 0, NULL, 0}};
+        {"dir", 1, NULL, 'd'},       {"seconds", 1, NULL, 's'}, {"histories", 1, NULL, 'n'},
+        {"seed", 1, NULL, 'x'},      {"jobs", 1, NULL, 'j'},    {"threads", 1, NULL, 't'},
+        {"file-kind", 1, NULL, 'k'}, {"ops", 1, NULL, 'o'},     {"save", 1, NULL, 'S'},
+        {"shrink", 2, NULL, 'z'},    {"replay", 1, NULL, 'r'},  {"tries", 1, NULL, 'T'},
+        {"stride", 1, NULL, 'y'},    {"direct", 0, NULL, 'D'},  {"buffered", 0, NULL, 'B'},
+        {"mixed", 0, NULL, 'M'},     {NULL, 0, NULL, 0}};
     int c;
 
     while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
         switch (c) {
-        case 'd': o->dir = optarg; break;
-        case 's': o->seconds = atoi(optarg); break;
-        case 'n': o->count = strtoull(optarg, NULL, 10); break;
-        case 'x': o->seed = strtoull(optarg, NULL, 10); break;
-        case 'j': o->jobs = atoi(optarg); break;
-        case 't': o->wishes.threads = atoi(optarg); break;
-        case 'k': o->wishes.kind = kind_of(optarg); break;
-        case 'o': o->wishes.calls = plan_calls_of(optarg); break;
-        case 'S': o->save = optarg; break;
-        case 'z': o->shrink_seconds = optarg ? atoi(optarg) : 60; break;
-        case 'r': o->replay = optarg; break;
-        case 'T': o->tries = atoi(optarg); break;
-        case 'y': o->stride = strtoull(optarg, NULL, 10); break;
-        case 'D': o->wishes.mode = MODE_DIRECT; break;
-        case 'B': o->wishes.mode = MODE_BUFFERED; break;
-        case 'M': o->wishes.mode = MODE_MIXED; break;
-        default: return -1;
+        case 'd':
+            o->dir = optarg;
+            break;
+        case 's':
+            o->seconds = atoi(optarg);
+            break;
+        case 'n':
+            o->count = strtoull(optarg, NULL, 10);
+            break;
+        case 'x':
+            o->seed = strtoull(optarg, NULL, 10);
+            break;
+        case 'j':
+            o->jobs = atoi(optarg);
+            break;
+        case 't':
+            o->wishes.threads = atoi(optarg);
+            break;
+        case 'k':
+            o->wishes.kind = kind_of(optarg);
+            break;
+        case 'o':
+            o->wishes.calls = plan_calls_of(optarg);
+            break;
+        case 'S':
+            o->save = optarg;
+            break;
+        case 'z':
+            o->shrink_seconds = optarg ? atoi(optarg) : 60;
+            break;
+        case 'r':
+            o->replay = optarg;
+            break;
+        case 'T':
+            o->tries = atoi(optarg);
+            break;
+        case 'y':
+            o->stride = strtoull(optarg, NULL, 10);
+            break;
+        case 'D':
+            o->wishes.mode = MODE_DIRECT;
+            break;
+        case 'B':
+            o->wishes.mode = MODE_BUFFERED;
+            break;
+        case 'M':
+            o->wishes.mode = MODE_MIXED;
+            break;
+        default:
+            return -1;
         }
         if (c == 'k' && o->wishes.kind < 0)
             return -1;
@@ -263,7 +299,12 @@ static int parse(struct options *o, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    struct options o = {.save = ".", .seconds = 10, .jobs = 1, .tries = 300, .seed = 1, .stride = 1,
+    struct options o = {.save = ".",
+                        .seconds = 10,
+                        .jobs = 1,
+                        .tries = 300,
+                        .seed = 1,
+                        .stride = 1,
                         .wishes = {.mode = -1, .kind = -1, .calls = UINT32_MAX}};
     char self[512];
     ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);

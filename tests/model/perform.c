@@ -1,110 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* See perform.h. */
-#include "perform.h"
+#include "record.h"
 #include "pattern.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
-#include <spawn.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { PARTS_MAX = 4 };
-
-extern char **environ;
-
-static int64_t coarse_ns(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_REALTIME_COARSE, &ts);
-    return ts.tv_sec * 1000000000ll + ts.tv_nsec;
-}
-
-static struct op *begin(struct actor *a, const struct step *s, enum effect e, int64_t off,
-                        int64_t len)
-{
-    struct arena *ar = a->subject->arena;
-    unsigned n = atomic_load_explicit(&ar->nops[a->lane], memory_order_relaxed);
-    /* A full lane has its last record used again and again, and never counted. */
-    struct op *o = &ar->ops[a->lane][n < TRACE_OPS ? n : TRACE_OPS - 1];
-
-    memset(o, 0, sizeof(*o));
-    o->off = off;
-    o->len = len;
-    o->effect = (uint8_t)e;
-    o->call = s->call;
-    o->lane = (uint8_t)a->lane;
-    o->id = s->id;
-    o->wall_inv_ns = coarse_ns();
-    o->inv = atomic_fetch_add(&ar->ticket, 1);
-    return o;
-}
-
-/* Takes the result right after the call, before anything else can touch errno or the clock. */
-static void end(struct actor *a, struct op *o, int64_t ret)
-{
-    int err = errno;
-
-    o->res = atomic_fetch_add(&a->subject->arena->ticket, 1);
-    o->wall_res_ns = coarse_ns();
-    o->ret = ret;
-    if (ret < 0) {
-        o->err = err;
-        o->effect = EFFECT_NONE;
-    }
-}
-
-static void publish(struct actor *a, const struct op *o)
-{
-    struct arena *ar = a->subject->arena;
-    unsigned n = atomic_load_explicit(&ar->nops[a->lane], memory_order_relaxed);
-
-    if (n < TRACE_OPS && o == &ar->ops[a->lane][n])
-        atomic_store(&ar->nops[a->lane], n + 1);
-}
-
-static void keep_runs(struct arena *ar, struct op *o, const void *buf, int64_t got)
-{
-    struct run local[TRACE_RUNS_READ];
-    unsigned n = pattern_runs(buf, o->off, (size_t)got, ar->nonce, local, TRACE_RUNS_READ);
-
-    if (n > TRACE_RUNS_READ) {
-        o->err = ERR_CONTENT;
-        o->effect = EFFECT_NONE;
-        return;
-    }
-    unsigned first = atomic_fetch_add(&ar->runs_used, n);
-
-    if (first + n > TRACE_RUNS) {
-        o->effect = EFFECT_NONE; /* no room: a read not checked is no divergence */
-        return;
-    }
-    memcpy(&ar->runs[first], local, n * sizeof(*local));
-    o->run = first;
-    o->runs = n;
-}
-
-static void saw(struct actor *a, struct op *o, const void *buf, int64_t ret, bool eof_if_short)
-{
-    if (ret < 0)
-        return;
-    if (ret < o->len) {
-        o->eof = eof_if_short;
-        if (!eof_if_short)
-            o->len = ret;
-    }
-    keep_runs(a->subject->arena, o, buf, ret);
-}
 
 static int split_iov(const struct step *s, void *buf, struct iovec *iov, bool aligned)
 {
@@ -126,6 +34,13 @@ static void check_position(struct op *o, int fd, int64_t want)
         o->err = ERR_POSITION;
 }
 
+/* XFS refuses a direct read that meets delayed allocation ("Direct I/O collision with buffered
+ * writes" in the kernel log), which buffered writers on the same file can bring about. */
+static bool kernel_refused(const struct actor *a, unsigned slot, int64_t ret)
+{
+    return ret < 0 && errno == EIO && a->direct[slot] && a->subject->plan->mode == MODE_MIXED;
+}
+
 static void do_read(struct actor *a, const struct step *s)
 {
     int fd = a->fd[s->slot];
@@ -136,7 +51,7 @@ static void do_read(struct actor *a, const struct step *s)
 
     if (positioned)
         lseek(fd, s->off, SEEK_SET);
-    struct op *o = begin(a, s, EFFECT_READ, s->off, s->len);
+    struct op *o = record_begin(a, s, EFFECT_READ, s->off, s->len);
 
     switch (s->call) {
     case CALL_PREADV:
@@ -152,12 +67,14 @@ static void do_read(struct actor *a, const struct step *s)
         ret = pread(fd, a->rbuf, (size_t)s->len, s->off);
         break;
     }
-    end(a, o, ret);
+    record_end(a, o, ret);
+    if (kernel_refused(a, s->slot, ret))
+        return;
     o->whole = a->subject->whole_reads;
-    saw(a, o, a->rbuf, ret, true);
+    record_seen(a, o, a->rbuf, ret, true);
     if (positioned)
         check_position(o, fd, s->off + ret);
-    publish(a, o);
+    record_publish(a, o);
 }
 
 static void do_write(struct actor *a, const struct step *s)
@@ -170,7 +87,7 @@ static void do_write(struct actor *a, const struct step *s)
     pattern_fill(a->wbuf, s->off, (size_t)s->len, s->id, a->subject->arena->nonce);
     if (s->call == CALL_WRITE)
         lseek(fd, s->off, SEEK_SET);
-    struct op *o = begin(a, s, EFFECT_WRITE, s->off, s->len);
+    struct op *o = record_begin(a, s, EFFECT_WRITE, s->off, s->len);
 
     if (s->call == CALL_PWRITEV)
         ret = pwritev(fd, iov, n, s->off);
@@ -178,12 +95,12 @@ static void do_write(struct actor *a, const struct step *s)
         ret = write(fd, a->wbuf, (size_t)s->len);
     else
         ret = pwrite(fd, a->wbuf, (size_t)s->len, s->off);
-    end(a, o, ret);
+    record_end(a, o, ret);
     if (ret >= 0)
         o->len = ret;
     if (s->call == CALL_WRITE)
         check_position(o, fd, s->off + ret);
-    publish(a, o);
+    record_publish(a, o);
 }
 
 /* Where an append lands is known only afterwards; histories with appends use nonce 0, with which
@@ -195,17 +112,17 @@ static void do_append(struct actor *a, const struct step *s)
     if (fd < 0)
         return;
     pattern_fill(a->wbuf, 0, (size_t)s->len, s->id, a->subject->arena->nonce);
-    struct op *o = begin(a, s, EFFECT_APPEND, 0, s->len);
+    struct op *o = record_begin(a, s, EFFECT_APPEND, 0, s->len);
     int64_t ret = write(fd, a->wbuf, (size_t)s->len);
 
-    end(a, o, ret);
+    record_end(a, o, ret);
     if (ret > 0) {
         o->len = ret;
         o->off = lseek(fd, 0, SEEK_CUR) - ret;
         if (o->off < 0)
             o->err = ERR_POSITION;
     }
-    publish(a, o);
+    record_publish(a, o);
 }
 
 static void do_space(struct actor *a, const struct step *s)
@@ -216,19 +133,20 @@ static void do_space(struct actor *a, const struct step *s)
 
     switch (s->call) {
     case CALL_PUNCH:
-        o = begin(a, s, EFFECT_ZERO, s->off, s->len);
+        o = record_begin(a, s, EFFECT_ZERO, s->off, s->len);
         ret = fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, s->off, s->len);
         break;
     case CALL_ZERO:
-        o = begin(a, s, keep ? EFFECT_ZERO : EFFECT_ZERO_GROW, s->off, s->len);
-        ret = fallocate(fd, FALLOC_FL_ZERO_RANGE | (keep ? FALLOC_FL_KEEP_SIZE : 0), s->off, s->len);
+        o = record_begin(a, s, keep ? EFFECT_ZERO : EFFECT_ZERO_GROW, s->off, s->len);
+        ret =
+            fallocate(fd, FALLOC_FL_ZERO_RANGE | (keep ? FALLOC_FL_KEEP_SIZE : 0), s->off, s->len);
         break;
     case CALL_TRUNCATE:
-        o = begin(a, s, EFFECT_TRUNCATE, s->off, 0);
+        o = record_begin(a, s, EFFECT_TRUNCATE, s->off, 0);
         ret = ftruncate(fd, s->off);
         break;
     default:
-        o = begin(a, s, keep ? EFFECT_NONE : EFFECT_GROW, s->off, s->len);
+        o = record_begin(a, s, keep ? EFFECT_NONE : EFFECT_GROW, s->off, s->len);
         if (keep) {
             ret = fallocate(fd, FALLOC_FL_KEEP_SIZE, s->off, s->len);
         } else if (s->arg & 2) {
@@ -239,8 +157,8 @@ static void do_space(struct actor *a, const struct step *s)
         }
         break;
     }
-    end(a, o, ret);
-    publish(a, o);
+    record_end(a, o, ret);
+    record_publish(a, o);
 }
 
 static void do_stat(struct actor *a, const struct step *s)
@@ -248,7 +166,7 @@ static void do_stat(struct actor *a, const struct step *s)
     int fd = a->fd[s->slot], ret;
     struct stat st = {0};
     struct statx sx = {0};
-    struct op *o = begin(a, s, EFFECT_SIZE, 0, 0);
+    struct op *o = record_begin(a, s, EFFECT_SIZE, 0, 0);
 
     switch (s->arg % 3) {
     case 0:
@@ -264,17 +182,17 @@ static void do_stat(struct actor *a, const struct step *s)
         ret = fstat(fd, &st);
         break;
     }
-    end(a, o, ret);
+    record_end(a, o, ret);
     o->off = st.st_size;
     o->mtime_ns = st.st_mtim.tv_sec * 1000000000ll + st.st_mtim.tv_nsec;
     o->ctime_ns = st.st_ctim.tv_sec * 1000000000ll + st.st_ctim.tv_nsec;
-    publish(a, o);
+    record_publish(a, o);
 }
 
 static void do_plain(struct actor *a, const struct step *s)
 {
     int fd = a->fd[s->slot];
-    struct op *o = begin(a, s, s->call == CALL_SEEKEND ? EFFECT_SIZE : EFFECT_NONE, 0, 0);
+    struct op *o = record_begin(a, s, s->call == CALL_SEEKEND ? EFFECT_SIZE : EFFECT_NONE, 0, 0);
     int64_t ret;
 
     switch (s->call) {
@@ -293,8 +211,8 @@ static void do_plain(struct actor *a, const struct step *s)
             ret = 0;
         break;
     }
-    end(a, o, ret);
-    publish(a, o);
+    record_end(a, o, ret);
+    record_publish(a, o);
 }
 
 static void do_mmap(struct actor *a, const struct step *s)
@@ -305,15 +223,15 @@ static void do_mmap(struct actor *a, const struct step *s)
     if (fstat(a->fd[s->slot], &st) || st.st_size <= s->off)
         return;
     size = s->off + s->len < st.st_size ? s->len : st.st_size - s->off;
-    struct op *o = begin(a, s, EFFECT_READ, s->off, size);
+    struct op *o = record_begin(a, s, EFFECT_READ, s->off, size);
     unsigned char *m = mmap(NULL, (size_t)(s->off - from + size), PROT_READ,
                             s->arg & 1 ? MAP_SHARED : MAP_PRIVATE, a->fd[s->slot], from);
 
     if (m != MAP_FAILED)
         memcpy(a->rbuf, m + (s->off - from), (size_t)size);
-    end(a, o, m == MAP_FAILED ? -1 : size);
-    saw(a, o, a->rbuf, m == MAP_FAILED ? -1 : size, false);
-    publish(a, o);
+    record_end(a, o, m == MAP_FAILED ? -1 : size);
+    record_seen(a, o, a->rbuf, m == MAP_FAILED ? -1 : size, false);
+    record_publish(a, o);
     if (m != MAP_FAILED)
         munmap(m, (size_t)(s->off - from + size));
 }
@@ -325,21 +243,21 @@ static void do_copy(struct actor *a, const struct step *s)
 
     if (a->direct[s->slot] || ftruncate(a->scratch, 0) || lseek(a->scratch, 0, SEEK_SET))
         return;
-    struct op *o = begin(a, s, EFFECT_READ, s->off, s->len);
+    struct op *o = record_begin(a, s, EFFECT_READ, s->off, s->len);
     int64_t ret;
 
     if (s->call == CALL_SENDFILE)
         ret = sendfile(a->scratch, a->fd[s->slot], &from, (size_t)s->len);
     else
         ret = copy_file_range(a->fd[s->slot], &from, a->scratch, &to, (size_t)s->len, 0);
-    end(a, o, ret);
+    record_end(a, o, ret);
     if (ret > 0 && pread(a->scratch, a->rbuf, (size_t)ret, 0) != ret) {
         o->err = ERR_HELPER;
         o->effect = EFFECT_NONE;
     } else {
-        saw(a, o, a->rbuf, ret, false);
+        record_seen(a, o, a->rbuf, ret, false);
     }
-    publish(a, o);
+    record_publish(a, o);
 }
 
 static void do_shared(struct actor *a, const struct step *s)
@@ -352,230 +270,19 @@ static void do_shared(struct actor *a, const struct step *s)
         pattern_fill(a->wbuf, s->off, (size_t)s->len, s->id, f->arena->nonce);
     pthread_mutex_lock(&f->shared_lock);
     lseek(f->shared_fd, s->off, SEEK_SET);
-    o = begin(a, s, s->id ? EFFECT_WRITE : EFFECT_READ, s->off, s->len);
+    o = record_begin(a, s, s->id ? EFFECT_WRITE : EFFECT_READ, s->off, s->len);
     ret = s->id ? write(f->shared_fd, a->wbuf, (size_t)s->len)
                 : read(f->shared_fd, a->rbuf, (size_t)s->len);
-    end(a, o, ret);
+    record_end(a, o, ret);
     check_position(o, f->shared_fd, s->off + ret);
     pthread_mutex_unlock(&f->shared_lock);
     if (!s->id) {
         o->whole = f->whole_reads;
-        saw(a, o, a->rbuf, ret, true);
+        record_seen(a, o, a->rbuf, ret, true);
     } else if (ret >= 0) {
         o->len = ret;
     }
-    publish(a, o);
-}
-
-int subject_open(const struct subject *f, int of, bool by_name, int flags)
-{
-    char proc[64];
-    int fd = -1;
-
-    if (by_name && f->plan->kind == FILE_NAMED)
-        fd = open(f->path, flags);
-    if (fd >= 0 || (by_name && f->plan->kind == FILE_NAMED && errno != ENOENT))
-        return fd;
-    snprintf(proc, sizeof(proc), "/proc/self/fd/%d", of);
-    return open(proc, flags);
-}
-
-/* Gives the second slot a new descriptor of the file, in the place of `old` if that is not -1. */
-static int again(const struct actor *a, unsigned how, int old)
-{
-    int flags = O_RDWR | (a->direct[1] ? O_DIRECT : 0) | (how & 1 ? O_CLOEXEC : 0), fd;
-
-    if (a->direct[0] != a->direct[1] || how % 7 < 3) {
-        fd = subject_open(a->subject, a->fd[0], how & 8, flags);
-        if (old < 0 || fd < 0)
-            return fd;
-        dup2(fd, old);
-        close(fd);
-        return old;
-    }
-    if (old >= 0)
-        return how & 2 ? dup2(a->fd[0], old) : dup3(a->fd[0], old, O_CLOEXEC);
-    switch (how % 3) {
-    case 0:
-        return dup(a->fd[0]);
-    case 1:
-        return fcntl(a->fd[0], F_DUPFD, 0);
-    default:
-        return fcntl(a->fd[0], F_DUPFD_CLOEXEC, 100);
-    }
-}
-
-static void do_reopen(struct actor *a, const struct step *s)
-{
-    struct op *o = begin(a, s, EFFECT_NONE, 0, 0);
-    int ret = 0;
-
-    if (s->arg & 16) {
-        a->fd[1] = ret = again(a, s->arg, a->fd[1]);
-    } else if (s->arg & 32) {
-        ret = close(a->fd[1]);
-        a->fd[1] = again(a, s->arg, -1);
-        if (a->fd[1] < 0)
-            ret = -1;
-    } else {
-        /* The own description goes; the second slot keeps the file reachable. */
-        ret = close(a->fd[0]);
-        a->fd[0] = subject_open(a->subject, a->fd[1], s->arg & 8,
-                                O_RDWR | (a->direct[0] ? O_DIRECT : 0));
-        if (a->fd[0] < 0)
-            ret = -1;
-    }
-    end(a, o, ret);
-    publish(a, o);
-}
-
-/* The number of a descriptor that may have work queued becomes another file's, which must not
- * notice: not in what is read through it, not in what it holds at the end. */
-static void do_decoy(struct actor *a, const struct step *s)
-{
-    const struct subject *f = a->subject;
-    struct op *o = begin(a, s, EFFECT_NONE, s->off, s->len);
-    int64_t at = s->off % DECOY_BYTES / BLOCK * BLOCK, len = DECOY_BYTES - at;
-    int n = a->fd[1], err = 0;
-
-    if (len > s->len)
-        len = s->len;
-    if (s->arg & 1) {
-        n = dup2(f->decoy_fd, n);
-    } else {
-        close(n);
-        n = open(f->decoy_path, O_RDWR);
-    }
-    if (n < 0) {
-        err = errno;
-    } else {
-        if (s->arg & 2 && pwrite(n, f->decoy + at, (size_t)len, at) != len)
-            err = errno;
-        if (pread(n, a->rbuf, (size_t)len, at) != len || memcmp(a->rbuf, f->decoy + at, (size_t)len))
-            err = ERR_DECOY;
-    }
-    a->fd[1] = again(a, s->arg, n);
-    if (a->fd[1] < 0 && !err)
-        err = errno;
-    end(a, o, 0);
-    o->err = err;
-    publish(a, o);
-}
-
-static void do_fork(struct actor *a, const struct step *s, unsigned left)
-{
-    struct arena *ar = a->subject->arena;
-    unsigned n = s->arg < left ? s->arg : left;
-    uint32_t lane = atomic_fetch_add(&ar->lanes_used, 1);
-
-    if (lane >= TRACE_LANES || a->kids == KIDS_MAX)
-        return;
-    struct op *o = begin(a, s, EFFECT_NONE, 0, 0);
-    pid_t pid = fork();
-
-    if (!pid) {
-        struct actor child = *a;
-
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        child.lane = lane;
-        child.kids = 0;
-        for (unsigned i = 0; i < n; i++)
-            perform(&child, s + 1 + i, 0);
-        _exit(0);
-    }
-    end(a, o, pid);
-    publish(a, o);
-    if (pid > 0)
-        a->kid[a->kids++] = pid;
-}
-
-static int wait_for(pid_t pid)
-{
-    int status;
-
-    while (waitpid(pid, &status, 0) < 0)
-        if (errno != EINTR)
-            return -1;
-    return status;
-}
-
-void perform_reap(struct actor *a)
-{
-    const struct step none = {.call = CALL_FORK};
-
-    for (unsigned i = 0; i < a->kids; i++) {
-        struct op *o = begin(a, &none, EFFECT_NONE, 0, 0);
-        int status = wait_for(a->kid[i]);
-
-        end(a, o, 0);
-        if (status) {
-            o->err = ERR_HELPER;
-            o->ret = status;
-        }
-        publish(a, o);
-    }
-    a->kids = 0;
-}
-
-void reader_fill(struct arena *arena, struct op *o, int fd, unsigned char *buf)
-{
-    int64_t ret = pread(fd, buf, (size_t)o->len, o->off);
-
-    o->ret = ret;
-    if (ret < 0) {
-        o->err = errno;
-        o->effect = EFFECT_NONE;
-        return;
-    }
-    o->eof = ret < o->len;
-    keep_runs(arena, o, buf, ret);
-}
-
-static pid_t start(int how, char **argv)
-{
-    pid_t pid;
-
-    if (how == 0)
-        return posix_spawn(&pid, argv[0], NULL, NULL, argv, environ) ? -1 : pid;
-    pid = how == 1 ? vfork() : fork();
-    if (!pid) {
-        execv(argv[0], argv);
-        _exit(127);
-    }
-    return pid;
-}
-
-/* A program is started that inherits one descriptor and reads through it. */
-static void do_exec(struct actor *a, const struct step *s)
-{
-    char lane[16], index[16], fd_text[16], arena_fd[16];
-    int fd = dup(a->fd[0]), status;
-    unsigned n = atomic_load(&a->subject->arena->nops[a->lane]);
-
-    if (fd < 0 || n >= TRACE_OPS) {
-        if (fd >= 0)
-            close(fd);
-        return;
-    }
-    snprintf(lane, sizeof(lane), "%u", a->lane);
-    snprintf(index, sizeof(index), "%u", n);
-    snprintf(fd_text, sizeof(fd_text), "%d", fd);
-    snprintf(arena_fd, sizeof(arena_fd), "%d", a->subject->arena_fd);
-    char *argv[] = {(char *)a->subject->self, "--reader", arena_fd, lane, index, fd_text, NULL};
-    struct op *o = begin(a, s, EFFECT_READ, s->off, s->len);
-    pid_t pid;
-
-    o->ret = -1;
-    pid = start(s->arg % 3, argv);
-    status = pid > 0 ? wait_for(pid) : -1;
-    o->res = atomic_fetch_add(&a->subject->arena->ticket, 1);
-    if (status) {
-        o->err = ERR_HELPER;
-        o->ret = status;
-        o->effect = EFFECT_NONE;
-    }
-    publish(a, o);
-    close(fd);
+    record_publish(a, o);
 }
 
 unsigned perform(struct actor *a, const struct step *s, unsigned left)

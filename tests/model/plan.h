@@ -26,12 +26,32 @@ enum {
 
 /* One row each in plan.c; the names are those of --ops and of replay files. */
 enum call {
-    CALL_PREAD, CALL_PREADV, CALL_READ, CALL_READV,
-    CALL_PWRITE, CALL_PWRITEV, CALL_WRITE, CALL_APPEND,
-    CALL_PUNCH, CALL_ZERO, CALL_ALLOC, CALL_TRUNCATE,
-    CALL_STAT, CALL_SEEKEND, CALL_FSYNC, CALL_FDATASYNC,
-    CALL_MMAP, CALL_SENDFILE, CALL_COPY,
-    CALL_REOPEN, CALL_DECOY, CALL_UNLINK, CALL_FORK, CALL_EXEC, CALL_SHARED, CALL_PAUSE,
+    CALL_PREAD,
+    CALL_PREADV,
+    CALL_READ,
+    CALL_READV,
+    CALL_PWRITE,
+    CALL_PWRITEV,
+    CALL_WRITE,
+    CALL_APPEND,
+    CALL_PUNCH,
+    CALL_ZERO,
+    CALL_ALLOC,
+    CALL_TRUNCATE,
+    CALL_STAT,
+    CALL_SEEKEND,
+    CALL_FSYNC,
+    CALL_FDATASYNC,
+    CALL_MMAP,
+    CALL_SENDFILE,
+    CALL_COPY,
+    CALL_REOPEN,
+    CALL_DECOY,
+    CALL_UNLINK,
+    CALL_FORK,
+    CALL_EXEC,
+    CALL_SHARED,
+    CALL_PAUSE,
     CALLS,
 };
 
@@ -40,8 +60,17 @@ enum mode { MODE_BUFFERED, MODE_DIRECT, MODE_MIXED, MODES };
 
 /* How the last phase hands the file to the outside auditor: each must settle what is queued. */
 enum settle {
-    SETTLE_FSYNC, SETTLE_FDATASYNC, SETTLE_SEEK, SETTLE_FLOCK, SETTLE_FCNTL, SETTLE_LOCKF,
-    SETTLE_MMAP, SETTLE_CHMOD, SETTLE_UTIMES, SETTLE_SENDFD, SETTLE_CLOSE,
+    SETTLE_FSYNC,
+    SETTLE_FDATASYNC,
+    SETTLE_SEEK,
+    SETTLE_FLOCK,
+    SETTLE_FCNTL,
+    SETTLE_LOCKF,
+    SETTLE_MMAP,
+    SETTLE_CHMOD,
+    SETTLE_UTIMES,
+    SETTLE_SENDFD,
+    SETTLE_CLOSE,
     SETTLES,
 };
 
@@ -54,10 +83,10 @@ struct plan {
     uint64_t seed;
     uint8_t mode, kind, settle, threads;
     uint8_t islands, inits;
-    bool drop_base;    /* the descriptor that made the file is closed once the threads have theirs */
-    bool sync_init;    /* what was laid out is on disk before the threads start */
-    bool unlink_late;  /* FILE_UNLINKED: only after all opens, as the reported workload does */
-    bool check_late;   /* look again after a while: a late punch would move the times */
+    bool drop_base;   /* the descriptor that made the file is closed once the threads have theirs */
+    bool sync_init;   /* what was laid out is on disk before the threads start */
+    bool unlink_late; /* FILE_UNLINKED: only after all opens, as the reported workload does */
+    bool check_late;  /* look again after a while: a late punch would move the times */
     uint8_t direct[PLAN_THREADS]; /* a bit per slot */
     int64_t base[PLAN_ISLANDS], island_len;
     struct step init[PLAN_INITS];
@@ -67,9 +96,9 @@ struct plan {
 
 /* What the place offers and what the user asked for. */
 struct wishes {
-    int threads; /* 0: any */
-    int mode;    /* -1: any */
-    int kind;    /* -1: any */
+    int threads;    /* 0: any */
+    int mode;       /* -1: any */
+    int kind;       /* -1: any */
     uint32_t calls; /* a bit per call */
     bool can_direct, can_zero, can_copy, can_tmpfile;
 };

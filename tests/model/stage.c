@@ -59,8 +59,8 @@ static bool punch_is_stamped(int fd)
     struct stat s;
 
     return !futimens(fd, old) &&
-           !fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, BLOCK) &&
-           !fsync(fd) && !fstat(fd, &s) && s.st_mtim.tv_sec > 1000000000;
+           !fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, BLOCK) && !fsync(fd) &&
+           !fstat(fd, &s) && s.st_mtim.tv_sec > 1000000000;
 }
 
 static int probe(struct stage *st)
@@ -113,7 +113,8 @@ int stage_open(struct stage *st, const char *dir, const char *self)
     st->arena_fd = memfd_create("model-trace", 0);
     if (st->arena_fd < 0 || ftruncate(st->arena_fd, sizeof(struct arena)))
         return fail(dir, "no memory for the trace");
-    st->arena = mmap(NULL, sizeof(struct arena), PROT_READ | PROT_WRITE, MAP_SHARED, st->arena_fd, 0);
+    st->arena =
+        mmap(NULL, sizeof(struct arena), PROT_READ | PROT_WRITE, MAP_SHARED, st->arena_fd, 0);
     if (st->arena == MAP_FAILED)
         return fail(dir, "no memory for the trace");
     for (int i = 0; i <= PLAN_THREADS; i++) {

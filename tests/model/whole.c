@@ -176,8 +176,9 @@ enum check check_whole_reads(const struct trace *t, struct finding *f)
         f->off = where;
         f->len = 1;
         f->culprit = o;
-        snprintf(f->why, sizeof(f->why), "what it saw here was never true together with what it "
-                                         "saw below");
+        snprintf(f->why, sizeof(f->why),
+                 "what it saw here was never true together with what it "
+                 "saw below");
         return CHECK_BAD;
     }
     return CHECK_OK;
