@@ -28,13 +28,13 @@ rl_head *rl_list_of(struct rl_table *t, uint64_t start, uint64_t end)
     return &t->wide;
 }
 
-void rl_gen_bump(struct rl_table *t, uint64_t start, uint64_t end)
+void rl_gen_add(struct rl_table *t, uint64_t start, uint64_t end, uint32_t by)
 {
     unsigned n, first;
 
     rl_classes(start, end, &first, &n);
     while (n-- > 0)
-        rl_add_32(&t->gen[first++ & (RL_CLASSES - 1)], 1);
+        rl_add_32(&t->gen[first++ & (RL_CLASSES - 1)], by);
 }
 
 uint64_t rl_table_stamp(const struct rl_table *t, uint64_t start, uint64_t end)
@@ -71,39 +71,38 @@ static uint64_t tail_union(uint64_t cur, uint64_t start, uint64_t end, uint32_t 
     return rl_pack(start < old.start ? start : old.start, end > old.end ? end : old.end, number);
 }
 
+/* RL_PUT_FULL here: no tail takes it. */
 static enum rl_put put_tail(struct rl_table *t, struct rl_pool *pool, uint32_t act, uint64_t start,
                             uint64_t end, uint64_t packed)
 {
-    uint32_t number = act >> 2;
-    uint64_t cur = rl_load_64(&t->tail);
+    for (int i = 0; i < RL_TAILS; i++) {
+        uint64_t cur = rl_load_64(&t->tail[i]);
 
-    for (;;) {
-        uint64_t merged;
-        uint32_t index;
+        while (cur != 0 && rl_tail_is_of(cur, act)) {
+            uint64_t merged = tail_union(cur, start, end, act >> 2);
 
-        if (cur == 0 || !rl_tail_is_of(cur, act)) { /* free, or a leftover nobody waits for */
-            if (rl_cas_64(&t->tail, &cur, packed))
-                return RL_PUT_QUEUED;
-            continue;
-        }
-        merged = tail_union(cur, start, end, number);
-        if (merged != 0) {
-            if (rl_cas_64(&t->tail, &cur, merged))
+            if (merged == 0)
+                break;
+            if (rl_cas_64(&t->tail[i], &cur, merged))
                 return RL_PUT_MERGED;
-            continue;
         }
-        /* The old tail moves into a node first, so that it is in at least one place at every
-         * moment. If the tail changes under us the node repeats part of it: harmless, applying a
-         * punch twice is applying it once. */
-        index = rl_node_get(pool);
-        if (index == 0)
-            return RL_PUT_FULL;
-        if (RL_MUTANT(3) && !rl_cas_64(&t->tail, &cur, packed))
-            continue;
-        rl_push_range(t, pool, index, act, rl_unpack(cur).start, rl_unpack(cur).end);
-        if (RL_MUTANT(3) || rl_cas_64(&t->tail, &cur, packed))
-            return RL_PUT_QUEUED;
     }
+    /* The consumer will need a node for each tail. */
+    if (rl_load_32(&pool->used) >= rl_load_32(&pool->limit))
+        return RL_PUT_FULL;
+    for (int i = 0; i < RL_TAILS; i++) {
+        uint64_t cur = rl_load_64(&t->tail[i]);
+
+        while (cur == 0 || !rl_tail_is_of(cur, act)) {
+            /* A leftover of an older activation, or ours is the older one. If act is current now,
+             * what was in the tail before this look is the leftover. */
+            if (!RL_MUTANT(13) && rl_load_32(&t->act) != act)
+                return RL_PUT_CLOSED;
+            if (rl_cas_64(&t->tail[i], &cur, packed))
+                return RL_PUT_QUEUED;
+        }
+    }
+    return RL_PUT_FULL;
 }
 
 enum rl_put rl_table_put(struct rl_table *t, struct rl_pool *pool, uint32_t act, uint64_t start,
@@ -117,9 +116,9 @@ enum rl_put rl_table_put(struct rl_table *t, struct rl_pool *pool, uint32_t act,
         return RL_PUT_CLOSED;
     if (((start | end) & (RL_BLOCK - 1)) == 0)
         packed = rl_pack(start, end, act >> 2);
-    if (packed != 0) {
+    if (packed != 0)
         put = put_tail(t, pool, act, start, end, packed);
-    } else {
+    if (put == RL_PUT_FULL) {
         uint32_t index = rl_node_get(pool);
 
         if (index != 0) {
@@ -127,10 +126,10 @@ enum rl_put rl_table_put(struct rl_table *t, struct rl_pool *pool, uint32_t act,
             put = RL_PUT_QUEUED;
         }
     }
-    if (put == RL_PUT_FULL)
+    if (put == RL_PUT_FULL || put == RL_PUT_CLOSED)
         return put;
     if (!RL_MUTANT(4))
-        rl_gen_bump(t, start, end);
+        rl_gen_add(t, start, end, 2);
     rl_cas_64(&t->first_ns, &none, now_ns);
     /* Pairs with the compare-and-swap in rl_table_close: either the closer's drain finds our range,
      * or we find the table closed and the caller applies it. */
@@ -167,46 +166,91 @@ static int walk(struct rl_pool *pool, rl_head head, uint32_t act, uint64_t start
     return n;
 }
 
+/* False: the consumer is taking something out of a class that [start, end) touches. */
+static bool stamp_steady(const struct rl_table *t, uint64_t start, uint64_t end, uint64_t *stamp)
+{
+    uint32_t odd = 0;
+    unsigned n, first;
+
+    *stamp = 0;
+    rl_classes(start, end, &first, &n);
+    while (n-- > 0) {
+        uint32_t gen = rl_load_32(&t->gen[first++ & (RL_CLASSES - 1)]);
+
+        odd |= gen & 1;
+        *stamp += gen;
+    }
+    return odd == 0 || RL_MUTANT(14);
+}
+
+/* One look. -1: the table changed under it; cap + 1: too many. */
+static int look(struct rl_table *t, struct rl_pool *pool, uint64_t start, uint64_t end,
+                struct rl_span *out, int cap)
+{
+    uint32_t act = rl_load_32(&t->act);
+    uint32_t removed = rl_load_32(&t->wide_removed);
+    uint32_t steps = pool->capacity + 1;
+    uint64_t stamp;
+    unsigned count, first;
+    int n = 0;
+
+    if ((act & RL_ACT_STATE) == RL_ACT_OFF)
+        return 0;
+    if (!stamp_steady(t, start, end, &stamp))
+        return -1;
+    for (int i = 0; i < RL_TAILS; i++) { /* before the lists: ranges move from here to there */
+        uint64_t tail = rl_load_64(&t->tail[i]);
+
+        if (tail != 0 && rl_tail_is_of(tail, act))
+            n = span_add(out, n, cap, rl_unpack(tail).start, rl_unpack(tail).end, start, end);
+    }
+    if (!RL_MUTANT(6))
+        n = walk(pool, rl_load_64(&t->wide), act, start, end, out, n, cap, &steps);
+    rl_classes(start, end, &first, &count);
+    while (count-- > 0)
+        n = walk(pool, rl_load_64(&t->list[first++ & (RL_CLASSES - 1)]), act, start, end, out, n,
+                 cap, &steps);
+    rl_fence_load(); /* the walk before the counters that vouch for it; pairs with the RMWs in
+                      * rl_gen_add */
+    if (steps == 0 || rl_load_32(&t->wide_removed) != removed ||
+        rl_table_stamp(t, start, end) != stamp)
+        return -1;
+    /* A range put while the table closes may be refused: it counts only if the state we judged it
+     * by still stands (rl_drain_close). */
+    if (!RL_MUTANT(15) && rl_load_32(&t->act) != act)
+        return -1;
+    return n;
+}
+
 int rl_table_overlaps(struct rl_table *t, struct rl_pool *pool, uint64_t start, uint64_t end,
                       struct rl_span *out, int cap)
 {
+    if (start >= end)
+        return 0;
     for (int attempt = 0; attempt < 8; attempt++) {
-        uint32_t act = rl_load_32(&t->act);
-        uint64_t stamp = rl_table_stamp(t, start, end);
-        uint32_t removed = rl_load_32(&t->wide_removed);
-        uint32_t steps = pool->capacity + 1;
-        uint64_t tail;
-        unsigned count, first;
-        int n = 0;
+        int n;
 
-        if ((act & RL_ACT_STATE) == RL_ACT_OFF || start >= end)
-            return 0;
-        tail = rl_load_64(&t->tail); /* before the lists: ranges move from here to there */
-        if (tail != 0 && rl_tail_is_of(tail, act))
-            n = span_add(out, n, cap, rl_unpack(tail).start, rl_unpack(tail).end, start, end);
-        if (!RL_MUTANT(6))
-            n = walk(pool, rl_load_64(&t->wide), act, start, end, out, n, cap, &steps);
-        rl_classes(start, end, &first, &count);
-        while (count-- > 0)
-            n = walk(pool, rl_load_64(&t->list[first++ & (RL_CLASSES - 1)]), act, start, end, out,
-                     n, cap, &steps);
-        rl_fence_load(); /* the walk before the counters that vouch for it; pairs with the RMWs in
-                          * rl_gen_bump */
-        if (steps == 0 || rl_load_32(&t->wide_removed) != removed ||
-            rl_table_stamp(t, start, end) != stamp)
+        if (attempt >= 2) /* the consumer or the closer may have been preempted half-way */
+            rl_raw(SYS_sched_yield);
+        if ((rl_load_32(&t->act) & RL_ACT_STATE) == RL_ACT_CLOSING && !RL_MUTANT(15))
             continue;
-        return n > cap ? -1 : n;
+        n = look(t, pool, start, end, out, cap);
+        if (n >= 0)
+            return n > cap ? -1 : n;
     }
     return -1;
 }
 
 bool rl_table_maybe(const struct rl_table *t, uint64_t start, uint64_t end)
 {
-    uint64_t tail = rl_load_64(&t->tail);
     unsigned n, first;
 
-    if (tail != 0 && rl_unpack(tail).start < end && rl_unpack(tail).end > start)
-        return true;
+    for (int i = 0; i < RL_TAILS; i++) { /* before the lists: ranges move from here to there */
+        uint64_t tail = rl_load_64(&t->tail[i]);
+
+        if (tail != 0 && rl_unpack(tail).start < end && rl_unpack(tail).end > start)
+            return true;
+    }
     if (rl_head_index(rl_load_64(&t->wide)) != 0)
         return true;
     rl_classes(start, end, &first, &n);
@@ -218,7 +262,7 @@ bool rl_table_maybe(const struct rl_table *t, uint64_t start, uint64_t end)
 
 bool rl_table_empty(const struct rl_table *t)
 {
-    return rl_load_64(&t->tail) == 0 && !rl_table_maybe(t, 0, RL_FOREVER);
+    return !rl_table_maybe(t, 0, RL_FOREVER);
 }
 
 void rl_table_want(struct rl_table *t, uint64_t start, uint64_t end)

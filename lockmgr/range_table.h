@@ -8,8 +8,11 @@
  * also inside signal handlers; nothing locks, nothing allocates.
  *
  * Where a range can be
- *   tail     the newest range, packed in one word, grown in place: a run of ascending punches costs
- *            one compare-and-swap each and takes no node
+ *   tail[i]  a range that still grows, packed in one word, grown in place: a run of ascending
+ *            punches costs one compare-and-swap each and takes no node. Several of them, so that
+ *            threads that punch in different places each have a run. Only the consumer takes a
+ *            range out of a tail: a putter that copied it into a node, to make room for another
+ *            run, could sleep in between, and bring back what was applied and written over since
  *   list[c]  ranges that lie in one class, c = (offset >> 20) & 63
  *   wide     ranges that touch more than one class
  * There is no separate "mask": a summary word has to be cleared when a list runs empty, and clearing
@@ -20,9 +23,11 @@
  *   s = rl_table_stamp(…); n = rl_table_overlaps(…); r = pread(…);
  *   if (rl_table_stamp(…) != s || rl_table_overlaps(…) differs from n) do it all again;
  *   zero the overlaps in the first r bytes
- * gen[c] goes up after every push into class c and before every removal from it, so equal stamps and
- * equal overlaps mean that the ranges it saw were queued during the whole pread. The second look at
- * the ranges is for a pusher that was interrupted between its push and its gen[c].
+ * gen[c] moves by 2 after every push into class c. It is odd from before the consumer takes anything
+ * out of class c until after that, and a look that meets an odd one, or a gen[c] that moved, is not
+ * believed. So equal stamps and equal overlaps mean that the ranges it saw were queued during the
+ * whole pread. The second look at the ranges is for a pusher that was interrupted between its push
+ * and its gen[c]. A look that gives -1 is no answer: want, sleep, look again, as a writer does.
  *
  * How a writer stays exact:
  *   while (rl_table_overlaps(…) != 0) rl_table_want(…), sleep on done_seq;
@@ -52,12 +57,17 @@
 #define RL_CLASSES     64
 #define RL_BLOCK_SHIFT 12
 #define RL_WANTS       4
+#define RL_TAILS       4
+/* What the pool's capacity must have beyond its limit: what the consumer needs to take over all
+ * tails, with room to try again when they grow under it. */
+#define RL_POOL_SPARE (4 * RL_TAILS)
 #define RL_FOREVER     ((uint64_t)INT64_MAX) /* as the end of a range: to the end of any file */
 
 enum { /* low bits of act */
        RL_ACT_OFF = 0,
        RL_ACT_ON = 1,       /* put accepts */
        RL_ACT_DRAINING = 2, /* put refuses, what is queued is being applied */
+       RL_ACT_CLOSING = 3,  /* the consumer makes sure that nothing is left; a moment */
        RL_ACT_STATE = 3
 };
 
@@ -70,11 +80,11 @@ struct rl_table {
     uint32_t pass_begun; /* number of the newest pass; consumer */
     uint32_t pass_done;  /* newest pass whose ranges are all applied; consumer */
     uint32_t done_seq;   /* futex: moves whenever ranges leave or a pass ends */
-    uint64_t tail;       /* start block:36, blocks:20, activation:8; 0 none */
+    uint64_t tail[RL_TAILS]; /* start block:36, blocks:20, activation:8; 0 none */
     uint64_t first_ns;   /* CLOCK_MONOTONIC of the oldest range that is in no pass yet, 0 none */
     uint64_t want[RL_WANTS]; /* ranges somebody waits for, packed like tail; 0 free */
     uint32_t want_all;       /* somebody waits for a whole pass, or want[] overflowed */
-    uint32_t wide_removed;   /* removals from wide: validates walks over it */
+    uint32_t wide_removed;   /* moves before a node that left wide is used again */
     uint32_t chunk;          /* consumer: number of the newest stretch handed out */
     uint32_t cursor;         /* consumer: class to look into next */
     rl_head wide;
@@ -86,7 +96,7 @@ enum rl_put {
     RL_PUT_CLOSED, /* the table does not accept: apply it yourself, now */
     RL_PUT_FULL,   /* no node left: apply it yourself, now */
     RL_PUT_QUEUED, /* a new range */
-    RL_PUT_MERGED  /* grew the tail */
+    RL_PUT_MERGED  /* grew a tail */
 };
 
 /* Queues [start, end), start < end <= RL_FOREVER. act: the activation word the caller based its
@@ -98,7 +108,8 @@ enum rl_put rl_table_put(struct rl_table *t, struct rl_pool *pool, uint32_t act,
 uint64_t rl_table_stamp(const struct rl_table *t, uint64_t start, uint64_t end);
 
 /* The queued ranges that meet [start, end), cut to it, unsorted, possibly overlapping each other.
- * Returns how many, or -1 if they are more than cap or the table changes too fast to tell. */
+ * Returns how many, or -1 if they are more than cap or the table changes too fast to tell (as while
+ * the consumer is interrupted in the middle of a change). */
 int rl_table_overlaps(struct rl_table *t, struct rl_pool *pool, uint64_t start, uint64_t end,
                       struct rl_span *out, int cap);
 
@@ -136,7 +147,8 @@ bool rl_drain_next_wanted(struct rl_table *t, struct rl_pool *pool, uint64_t cal
 /* The stretch that is out was applied: what it covered leaves the table, waiters wake. */
 void rl_drain_applied(struct rl_table *t, struct rl_pool *pool, const struct rl_span *out);
 
-/* The stretch that is out could not be applied now: it stays queued, for a later pass. */
+/* The stretch that is out could not be applied now: it stays queued, for a later pass. A want for it
+ * stays too, so rl_drain_next_wanted gives it again: pause first. */
 void rl_drain_postponed(struct rl_table *t, struct rl_pool *pool, const struct rl_span *out);
 
 void rl_drain_end(struct rl_table *t);

@@ -25,7 +25,7 @@ static inline bool rl_tail_is_of(uint64_t tail, uint32_t act)
 uint64_t rl_pack(uint64_t start, uint64_t end, uint32_t number);
 struct rl_span rl_unpack(uint64_t packed);
 rl_head *rl_list_of(struct rl_table *t, uint64_t start, uint64_t end);
-void rl_gen_bump(struct rl_table *t, uint64_t start, uint64_t end);
+void rl_gen_add(struct rl_table *t, uint64_t start, uint64_t end, uint32_t by);
 
 /* Fills a fresh node and pushes it into the list its range belongs to. */
 void rl_push_range(struct rl_table *t, struct rl_pool *pool, uint32_t index, uint32_t act,

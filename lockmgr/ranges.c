@@ -9,12 +9,13 @@ static rl_head head_make(rl_head old, uint32_t index)
 
 static uint32_t node_get(struct rl_pool *pool, uint32_t limit)
 {
-    rl_head head = rl_load_64(&pool->free);
+    rl_head head;
     uint32_t fresh;
 
     /* Count first: the limit then holds at every moment, not only on average. */
     if (rl_add_32(&pool->used, 1) >= limit)
         goto full;
+    head = rl_load_64(&pool->free);
     while (rl_head_index(head) != 0) {
         uint32_t index = rl_head_index(head);
         uint32_t next = rl_load_32(&pool->node[index].next);
@@ -39,7 +40,9 @@ uint32_t rl_node_get(struct rl_pool *pool)
 
 uint32_t rl_node_get_reserved(struct rl_pool *pool)
 {
-    return node_get(pool, pool->capacity);
+    /* By what is there, not by the count: putters that are being refused are counted for a moment,
+     * and a consumer refused for that would end a pass with ranges left out. */
+    return node_get(pool, RL_MUTANT(12) ? pool->capacity : UINT32_MAX);
 }
 
 void rl_node_put(struct rl_pool *pool, uint32_t index)

@@ -21,6 +21,13 @@
 
 #include "rawcall.h"
 
+/* Tests build the lock manager with RL_STEP_HOOK and change threads at any atomic operation. */
+#ifdef RL_STEP_HOOK
+void rl_step(void);
+#else
+#define rl_step() ((void)0)
+#endif
+
 #if defined(__SANITIZE_THREAD__)
 #define RL_TSAN 1
 #elif defined(__has_feature)
@@ -34,22 +41,27 @@
 #define RL_DEFINE_SYNC(bits)                                                                       \
     static inline uint##bits##_t rl_load_##bits(const uint##bits##_t *p)                           \
     {                                                                                              \
+        rl_step();                                                                                 \
         return __atomic_load_n(p, __ATOMIC_SEQ_CST);                                               \
     }                                                                                              \
     static inline void rl_store_##bits(uint##bits##_t *p, uint##bits##_t v)                        \
     {                                                                                              \
+        rl_step();                                                                                 \
         __atomic_store_n(p, v, __ATOMIC_SEQ_CST);                                                  \
     }                                                                                              \
     static inline bool rl_cas_##bits(uint##bits##_t *p, uint##bits##_t *seen, uint##bits##_t v)    \
     {                                                                                              \
+        rl_step();                                                                                 \
         return __atomic_compare_exchange_n(p, seen, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
     }                                                                                              \
     static inline uint##bits##_t rl_add_##bits(uint##bits##_t *p, uint##bits##_t v)                \
     {                                                                                              \
+        rl_step();                                                                                 \
         return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST);                                         \
     }                                                                                              \
     static inline uint##bits##_t rl_swap_##bits(uint##bits##_t *p, uint##bits##_t v)               \
     {                                                                                              \
+        rl_step();                                                                                 \
         return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST);                                        \
     }
 static inline void rl_fence(void)
@@ -70,17 +82,20 @@ static inline void rl_fence_load(void)
 #define RL_DEFINE_SYNC(bits)                                                                       \
     static inline uint##bits##_t rl_load_##bits(const uint##bits##_t *p)                           \
     {                                                                                              \
+        rl_step();                                                                                 \
         uint##bits##_t v = ck_pr_load_##bits(p);                                                   \
         ck_pr_fence_acquire(); /* pairs with the release in rl_store and the RMWs */               \
         return v;                                                                                  \
     }                                                                                              \
     static inline void rl_store_##bits(uint##bits##_t *p, uint##bits##_t v)                        \
     {                                                                                              \
+        rl_step();                                                                                 \
         ck_pr_fence_release(); /* pairs with the acquire in rl_load */                             \
         ck_pr_store_##bits(p, v);                                                                  \
     }                                                                                              \
     static inline bool rl_cas_##bits(uint##bits##_t *p, uint##bits##_t *seen, uint##bits##_t v)    \
     {                                                                                              \
+        rl_step();                                                                                 \
         bool done;                                                                                 \
         ck_pr_fence_atomic();                                                                      \
         done = ck_pr_cas_##bits##_value(p, *seen, v, seen);                                        \
@@ -89,6 +104,7 @@ static inline void rl_fence_load(void)
     }                                                                                              \
     static inline uint##bits##_t rl_add_##bits(uint##bits##_t *p, uint##bits##_t v)                \
     {                                                                                              \
+        rl_step();                                                                                 \
         uint##bits##_t old;                                                                        \
         ck_pr_fence_atomic();                                                                      \
         old = ck_pr_faa_##bits(p, v);                                                              \
@@ -97,6 +113,7 @@ static inline void rl_fence_load(void)
     }                                                                                              \
     static inline uint##bits##_t rl_swap_##bits(uint##bits##_t *p, uint##bits##_t v)               \
     {                                                                                              \
+        rl_step();                                                                                 \
         uint##bits##_t old;                                                                        \
         ck_pr_fence_atomic();                                                                      \
         old = ck_pr_fas_##bits(p, v);                                                              \

@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: MIT
+#
+# rlshim. `make help` lists the targets.
+#
+#   make                 build/librlshim.so, build/librangelock.a, build/rlshim
+#   make V=1             shows the commands
+#   make VARIANT=asan    another build of everything in build/asan (also ubsan, tsan)
+
+VARIANT ?= release
+BUILD   := $(if $(filter release,$(VARIANT)),build,build/$(VARIANT))
+O       := $(BUILD)/obj
+V       ?= 0
+Q       := $(if $(filter 0,$(V)),@)
+say      = $(if $(filter 0,$(V)),@printf '  %-6s %s\n' '$(1)' '$(2)')
+
+VERSION := 0.1.0
+PREFIX  ?= /usr/local
+LIBDIR  ?= $(PREFIX)/lib
+BINDIR  ?= $(PREFIX)/bin
+INCDIR  ?= $(PREFIX)/include
+MANDIR  ?= $(PREFIX)/share/man
+DOCDIR  ?= $(PREFIX)/share/doc/rlshim
+INSTALL ?= install
+PKG_CONFIG ?= pkg-config
+
+CFLAGS   ?= -O2 -g
+WARNINGS := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla
+BASE     := -std=gnu11 -D_GNU_SOURCE= -DRLSHIM_VERSION='"$(VERSION)"' -DRLSHIM_LIBDIR='"$(LIBDIR)"' \
+            -MMD -MP
+# The library's code: found by name through its exports only; TLS without __tls_get_addr (which may
+# allocate); gates left by clean-up handlers when a thread is cancelled; nothing bound lazily, since
+# the worker thread cannot run the dynamic linker.
+SHIM_CFLAGS  := -fPIC -fvisibility=hidden -ftls-model=initial-exec -fexceptions -U_FORTIFY_SOURCE \
+                -fno-strict-aliasing
+SHIM_LDFLAGS := -shared -Wl,-z,now -Wl,-z,relro -Wl,-z,noexecstack -Wl,--no-undefined -Wl,-soname,librlshim.so
+
+SAN_asan  := -fsanitize=address,undefined -fno-omit-frame-pointer -fno-sanitize-recover=undefined
+SAN_ubsan := -fsanitize=undefined -fno-sanitize-recover=undefined
+SAN_tsan  := -fsanitize=thread
+SAN       := $(SAN_$(VARIANT))
+
+LOCKMGR  := ranges range_table drain gate inode_table
+SHIM_CORE := config config_load config_match config_notice config_value control evidence execute \
+             family file init log policy_punch policy_split real report report_json report_stats \
+             report_text ring settle stat_times stats text worker
+SHIM_CALLS := call_aio call_attr call_copy call_fd call_map call_mount call_name call_open \
+              call_privilege call_process call_raw call_read call_space call_stat call_stream \
+              call_sync call_write
+CMD_SRC  := $(wildcard shim/cmd/*.c)
+CMD_CORE := config config_load config_match config_notice config_value report_json report_text \
+            report stats text log
+
+LOCKMGR_O := $(LOCKMGR:%=$(O)/lockmgr/%.o)
+CORE_O    := $(SHIM_CORE:%=$(O)/shim/%.o)
+CALLS_O   := $(SHIM_CALLS:%=$(O)/shim/%.o)
+CMD_O     := $(CMD_SRC:%.c=$(O)/%.o)
+
+LIB := $(BUILD)/librlshim.so
+RL  := $(BUILD)/librangelock.a
+CMD := $(BUILD)/rlshim
+CORE_A := $(O)/shim_core.a
+
+EXAMPLES := $(patsubst examples/%.c,$(BUILD)/examples/%,$(wildcard examples/*.c))
+UNIT     := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/*_test.c))
+PROGRAMS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/preload/*.c tests/stress/*.c \
+              tests/fault/*.c tests/lab/*.c) $(filter-out %/pairs.c,$(wildcard tests/bench/*.c)) tests/bench/pairs.c)
+MODEL    := $(BUILD)/tests/model/model
+
+.PHONY: all help deps demo check stress bench fuzz asan tsan ubsan mutants format lint install \
+        uninstall clean programs version
+.DELETE_ON_ERROR:
+.SECONDARY:
+
+all: $(LIB) $(RL) $(CMD) $(EXAMPLES)
+
+help:
+	@sed -n 's/^## //p' Makefile
+
+## all        build/librlshim.so, build/librangelock.a, build/rlshim, build/examples
+## deps       install what building and testing needs (Debian packages, through apt-get)
+## demo       the main job, before and after, on this machine's disk (a minute)
+## check      all tests; what cannot run here is skipped with its reason
+## stress     the model and the torture tests for SECONDS (default 600) each
+## bench      paired before/after measurements with confidence intervals
+## fuzz       the configuration parser under libFuzzer for SECONDS (default 60)
+## mutants    the lock manager broken on purpose, once per invariant: each must be caught
+## asan ubsan tsan   unit tests and torture in build/<variant> under that sanitizer
+## format     clang-format over the sources; lint: clang-tidy, cppcheck, shellcheck
+## install    PREFIX (/usr/local), DESTDIR, LIBDIR; uninstall removes the same files
+
+# --- objects -----------------------------------------------------------------------------------
+
+$(O)/shim/%.o: shim/%.c
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(BASE) $(WARNINGS) $(CPPFLAGS) $(CFLAGS) $(SHIM_CFLAGS) $(SAN) -c $< -o $@
+
+$(O)/lockmgr/%.o: lockmgr/%.c
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(BASE) $(WARNINGS) $(CPPFLAGS) $(CFLAGS) $(SHIM_CFLAGS) $(SAN) -c $< -o $@
+
+$(RL): $(LOCKMGR_O)
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && $(AR) rcsD $@ $^
+
+$(CORE_A): $(CORE_O)
+	$(Q)rm -f $@ && $(AR) rcsD $@ $^
+
+# Exactly the interposed names and the public functions leave the library.
+$(BUILD)/exports.map: shim/calls.def Makefile
+	@mkdir -p $(@D)
+	$(Q){ echo '{ global:'; sed -n 's/^CALL([^,]*, *\([A-Za-z0-9_]*\),.*/  \1;/p' $<; \
+	  echo '  rl_*; local: *; };'; } > $@
+
+$(LIB): $(CORE_O) $(CALLS_O) $(RL) $(BUILD)/exports.map
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(CFLAGS) $(SAN) $(SHIM_LDFLAGS) -Wl,--version-script=$(BUILD)/exports.map $(LDFLAGS) \
+	  -o $@ $(CORE_O) $(CALLS_O) $(RL) -Wl,-Bstatic -luring -lck -Wl,-Bdynamic -Wl,--exclude-libs,ALL -ldl
+
+$(CMD): $(CMD_O) $(CMD_CORE:%=$(O)/shim/%.o) $(RL)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(CFLAGS) $(SAN) $(LDFLAGS) -o $@ $^
+
+$(BUILD)/examples/%: examples/%.c
+	$(call say,CC,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(BASE) $(WARNINGS) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -MF $@.d -o $@ $< -pthread -lm
+
+# --- tests -------------------------------------------------------------------------------------
+
+$(BUILD)/tests/unit/%: tests/unit/%.c $(RL) $(CORE_A)
+	$(call say,CC,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(BASE) $(WARNINGS) $(CPPFLAGS) $(CFLAGS) $(SAN) $(LDFLAGS) -MF $@.d -fexceptions -o $@ $< \
+	  $(CORE_A) $(RL) -lcmocka -luring -lck -ldl -pthread
+
+$(BUILD)/tests/lab/slowfs: tests/lab/slowfs.c
+	$(call say,CC,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(BASE) $(WARNINGS) $(CPPFLAGS) $(CFLAGS) $$($(PKG_CONFIG) --cflags fuse3) $(LDFLAGS) -MF $@.d -o $@ $< \
+	  $$($(PKG_CONFIG) --libs fuse3) -pthread
+
+$(BUILD)/tests/stress/%: tests/stress/%.c $(RL)
+	$(call say,CC,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(BASE) $(WARNINGS) $(CPPFLAGS) $(CFLAGS) $(SAN) $(LDFLAGS) -MF $@.d -o $@ $< $(RL) -lck -pthread -lm
+
+$(BUILD)/tests/bench/range_table_bench: tests/bench/range_table_bench.c $(RL)
+	$(call say,CC,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(BASE) $(WARNINGS) $(CPPFLAGS) $(CFLAGS) $(SAN) $(LDFLAGS) -MF $@.d -o $@ $< $(RL) -lck -pthread -lm
+
+$(MODEL): $(wildcard tests/model/*.c tests/model/*.h)
+	$(call say,CC,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(filter-out -MMD -MP,$(BASE)) $(WARNINGS) $(CPPFLAGS) $(CFLAGS) $(SAN) $(LDFLAGS) -o $@ $(filter %.c,$^) -pthread -lm
+
+$(BUILD)/tests/%: tests/%.c
+	$(call say,CC,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(BASE) $(WARNINGS) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -MF $@.d -o $@ $< -pthread -lm -ldl
+
+programs: all $(PROGRAMS) $(MODEL)
+
+RUN = BUILD=$(abspath $(BUILD)) SRC=$(CURDIR) SHIM_SO=$(abspath $(LIB)) tests/run
+
+check: all programs $(UNIT)
+	$(Q)$(RUN) $(sort $(UNIT)) $(sort $(wildcard tests/lab/*.sh tests/preload/*.sh tests/fault/*.sh)) \
+	  tests/stress/torture.sh tests/model/run.sh
+
+SECONDS ?= 600
+stress: all programs
+	$(Q)$(RUN) --timeout $$(( $(SECONDS) * 6 + 600 )) tests/stress/long.sh
+
+bench: all programs
+	$(Q)BUILD=$(abspath $(BUILD)) SRC=$(CURDIR) SHIM_SO=$(abspath $(LIB)) tests/bench/bench
+
+mutants:
+	$(Q)BUILD=$(abspath $(BUILD)) SRC=$(CURDIR) tests/stress/mutants.sh
+
+asan ubsan tsan:
+	$(Q)$(MAKE) --no-print-directory VARIANT=$@ check-variant
+
+.PHONY: check-variant
+check-variant: $(UNIT) $(BUILD)/tests/stress/range_torture $(BUILD)/tests/stress/gate_torture
+	$(Q)$(RUN) $(sort $(UNIT)) tests/stress/torture.sh
+
+FUZZ_CC ?= clang
+fuzz:
+	@mkdir -p $(BUILD)/fuzz
+	$(Q)$(FUZZ_CC) -std=gnu11 -D_GNU_SOURCE -O1 -g -fsanitize=fuzzer,address,undefined -o $(BUILD)/fuzz/config_fuzz \
+	  tests/fuzz/config_fuzz.c shim/config.c shim/config_*.c
+	$(Q)$(BUILD)/fuzz/config_fuzz -timeout=5 -max_len=16384 -max_total_time=$(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
+
+demo: all
+	$(Q)BUILD=$(abspath $(BUILD)) SRC=$(CURDIR) SHIM_SO=$(abspath $(LIB)) examples/demo.sh
+
+# --- the house ---------------------------------------------------------------------------------
+
+APT := build-essential pkg-config liburing-dev libunwind-dev libck-dev libcmocka-dev libfuse3-dev \
+       fuse3 xfsprogs btrfs-progs e2fsprogs util-linux mount kmod strace valgrind attr acl libcap2-bin \
+       sqlite3 python3 git file procps jq cpio tar
+deps:
+	@echo "Installing Debian packages with apt-get: $(APT)"
+	$(Q)DEBIAN_FRONTEND=noninteractive apt-get -q update >/dev/null
+	$(Q)DEBIAN_FRONTEND=noninteractive apt-get -q -y install --no-install-recommends $(APT) >/dev/null
+	@echo "Dependencies are installed."
+
+SOURCES := $(wildcard lockmgr/*.[ch] shim/*.[ch] shim/cmd/*.[ch] include/rlshim/*.h examples/*.c tests/*/*.[ch])
+format:
+	$(Q)clang-format -i $(SOURCES)
+
+lint:
+	$(Q)cppcheck --quiet --error-exitcode=1 --inline-suppr --enable=warning,portability --std=c11 \
+	  --suppress=missingIncludeSystem -D__x86_64__ -D_GNU_SOURCE lockmgr shim
+	$(Q)clang-tidy --quiet --warnings-as-errors='*' -checks='-*,bugprone-*,-bugprone-easily-swappable-parameters,-bugprone-reserved-identifier,-bugprone-macro-parentheses' \
+	  $(wildcard lockmgr/*.c) -- -std=gnu11 -D_GNU_SOURCE
+	$(Q)shellcheck $(wildcard tests/run tests/*/*.sh tests/bench/bench examples/*.sh .ci/run)
+
+HEADERS := $(wildcard include/rlshim/*.h)
+LOCK_HEADERS := rawcall.h sync.h ranges.h range_table.h gate.h inode_table.h
+$(BUILD)/rangelock.pc: Makefile
+	@mkdir -p $(@D)
+	$(Q)printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$(INCDIR)' '' 'Name: rangelock' \
+	  'Description: coordination of I/O on byte ranges of one file within a process' 'Version: $(VERSION)' \
+	  'Libs: -L$${libdir} -lrangelock -lck' 'Cflags: -I$${includedir}/rlshim' > $@
+
+install: all $(BUILD)/rangelock.pc
+	$(Q)$(INSTALL) -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(BINDIR) $(DESTDIR)$(INCDIR)/rlshim \
+	  $(DESTDIR)$(MANDIR)/man1 $(DESTDIR)$(DOCDIR)
+	$(Q)$(INSTALL) -m 755 $(LIB) $(DESTDIR)$(LIBDIR)/
+	$(Q)$(INSTALL) -m 644 $(RL) $(DESTDIR)$(LIBDIR)/
+	$(Q)$(INSTALL) -m 644 $(BUILD)/rangelock.pc $(DESTDIR)$(LIBDIR)/pkgconfig/
+	$(Q)$(INSTALL) -m 755 $(CMD) $(DESTDIR)$(BINDIR)/
+	$(Q)$(INSTALL) -m 644 $(HEADERS) $(LOCK_HEADERS:%=lockmgr/%) $(DESTDIR)$(INCDIR)/rlshim/
+	$(Q)$(INSTALL) -m 644 $(wildcard docs/*.1) $(DESTDIR)$(MANDIR)/man1/
+	$(Q)$(INSTALL) -m 644 rlshim.conf.example README.md LICENSE $(DESTDIR)$(DOCDIR)/
+
+uninstall:
+	$(Q)rm -f $(DESTDIR)$(LIBDIR)/librlshim.so $(DESTDIR)$(LIBDIR)/librangelock.a \
+	  $(DESTDIR)$(LIBDIR)/pkgconfig/rangelock.pc $(DESTDIR)$(BINDIR)/rlshim \
+	  $(patsubst docs/%,$(DESTDIR)$(MANDIR)/man1/%,$(wildcard docs/*.1)) \
+	  $(addprefix $(DESTDIR)$(INCDIR)/rlshim/,$(notdir $(HEADERS)) $(LOCK_HEADERS)) \
+	  $(addprefix $(DESTDIR)$(DOCDIR)/,rlshim.conf.example README.md LICENSE)
+	$(Q)rmdir -p --ignore-fail-on-non-empty $(DESTDIR)$(INCDIR)/rlshim $(DESTDIR)$(DOCDIR) \
+	  $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(MANDIR)/man1 $(DESTDIR)$(BINDIR) 2>/dev/null || true
+
+clean:
+	$(Q)rm -rf build
+
+-include $(shell find build -name '*.d' 2>/dev/null)

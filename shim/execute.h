@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * execute: the only place where planned calls are made: through the gate, in pieces, around queued
+ * ranges. Reached only from wrappers, never from below.
+ *
+ * Return values and errno are those of the real call. Cancellation may strike in any real call or
+ * in none of our waits; gates are left by clean-up handlers (-fexceptions).
+ */
+#ifndef SHIM_EXECUTE_H
+#define SHIM_EXECUTE_H
+
+#include <sys/uio.h>
+
+#include "settle.h"
+
+/* One read or write as the program made it. */
+struct io {
+    int fd;
+    const struct iovec *iov;
+    int count;
+    off_t off;       /* meaningless unless positional */
+    int flags;       /* RWF_* */
+    bool positional; /* off says where; else the file position */
+    /* The real call of the same name, for these pieces at that offset. */
+    ssize_t (*issue)(const struct io *io, const struct iovec *iov, int count, off_t off);
+};
+
+ssize_t execute_read(const struct io *io);
+ssize_t execute_write(const struct io *io);
+
+/* The late look: the call was made plainly because the word said idle, returned n, and the word has
+ * changed since. Makes good what a range queued meanwhile could have spoiled. */
+ssize_t execute_read_late(const struct io *io, ssize_t n);
+void execute_write_late(const struct io *io, ssize_t n);
+
+/* A call that makes the kernel drain direct I/O on fd's inode: settles the inode (unless it is a
+ * punch), passes the gate, and makes the call. */
+struct drain_call {
+    int fd;
+    int mode; /* of fallocate */
+    off_t off, len;
+    int (*issue)(const struct drain_call *call);
+};
+int execute_fallocate(const struct drain_call *call);
+int execute_truncate(const struct drain_call *call);
+
+/* The same by path or at open: found with stat beforehand; NULL if there is no entry. */
+struct drain_hold {
+    struct rl_inode *inode;
+    rl_ticket ticket;
+};
+void execute_hold_path(int dirfd, const char *path, struct drain_hold *hold);
+void execute_release(struct drain_hold *hold);
+
+#endif

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+/* family: see family.h. Futexes here are the shared kind: the waiters are other processes. */
+#include <errno.h>
+#include <signal.h>
+
+#include "family.h"
+
+#define ASK_PATIENCE_NS 50000000u /* then look whether the other one is still alive */
+
+struct family *family;
+
+static void shared_wait(uint32_t *word, uint32_t seen, uint64_t timeout_ns)
+{
+    struct timespec ts = {.tv_sec = 0, .tv_nsec = (long)timeout_ns};
+
+    rl_raw(SYS_futex, word, FUTEX_WAIT, seen, &ts);
+}
+
+static void entry_free(struct family_entry *e)
+{
+    rl_store_32(&e->asked, 0);
+    rl_store_32(&e->pid, 0);
+    rl_add_32(&family->busy, (uint32_t)-1);
+    rl_add_32(&family->moved, 1);
+    rl_raw(SYS_futex, &family->moved, FUTEX_WAKE, INT32_MAX);
+}
+
+bool family_enter(uint64_t dev, uint64_t ino)
+{
+    if (family == NULL)
+        return true;
+    for (int i = 0; i < FAMILY_ENTRIES; i++) {
+        struct family_entry *e = &family->entry[i];
+        uint32_t none = 0;
+
+        if (rl_load_32(&e->pid) != 0 && rl_load_64(&e->dev) == dev && rl_load_64(&e->ino) == ino)
+            return false; /* another member has it on */
+        if (rl_load_32(&e->pid) != 0 || !rl_cas_32(&e->pid, &none, proc.pid))
+            continue;
+        rl_store_64(&e->dev, dev);
+        rl_store_64(&e->ino, ino);
+        rl_add_32(&family->busy, 1); /* a full barrier: an opener that misses it opened before */
+        return true;
+    }
+    return false;
+}
+
+void family_leave(uint64_t dev, uint64_t ino)
+{
+    for (int i = 0; family != NULL && i < FAMILY_ENTRIES; i++) {
+        struct family_entry *e = &family->entry[i];
+
+        if (rl_load_32(&e->pid) == proc.pid && e->dev == dev && e->ino == ino)
+            entry_free(e);
+    }
+}
+
+bool family_asked(uint64_t *dev, uint64_t *ino)
+{
+    for (int i = 0; family_busy() && i < FAMILY_ENTRIES; i++) {
+        struct family_entry *e = &family->entry[i];
+
+        if (rl_load_32(&e->pid) == proc.pid && rl_load_32(&e->asked) != 0) {
+            *dev = rl_load_64(&e->dev);
+            *ino = rl_load_64(&e->ino);
+            return true;
+        }
+    }
+    return false;
+}
+
+static void ask_and_wait(struct family_entry *e, uint64_t dev, uint64_t ino)
+{
+    uint32_t pid;
+
+    while ((pid = rl_load_32(&e->pid)) != 0 && pid != proc.pid && rl_load_64(&e->dev) == dev &&
+           rl_load_64(&e->ino) == ino) {
+        uint32_t moved = rl_load_32(&family->moved);
+
+        rl_store_32(&e->asked, 1);
+        /* The owner's worker looks at `asked` at least once per punch_delay while it has anything
+         * on; its wait is on a word of its own, so there is nothing to wake here. */
+        shared_wait(&family->moved, moved, ASK_PATIENCE_NS);
+        if (rl_raw(SYS_kill, pid, 0) == -ESRCH && rl_cas_32(&e->pid, &pid, 0)) {
+            /* It died. Punches it had queued did not happen (contract 13). */
+            rl_store_32(&e->asked, 0);
+            rl_add_32(&family->busy, (uint32_t)-1);
+        }
+    }
+}
+
+void family_opened(int fd)
+{
+    struct stat st;
+
+    if (rl_raw(SYS_fstat, fd, &st) != 0 || !S_ISREG(st.st_mode))
+        return;
+    for (int i = 0; i < FAMILY_ENTRIES; i++) {
+        struct family_entry *e = &family->entry[i];
+
+        if (rl_load_32(&e->pid) != 0 && rl_load_32(&e->pid) != proc.pid &&
+            rl_load_64(&e->dev) == st.st_dev && rl_load_64(&e->ino) == st.st_ino)
+            ask_and_wait(e, st.st_dev, st.st_ino);
+    }
+}

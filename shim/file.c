@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * file: see file.h. A descriptor's word:
+ *   bits  0-9   0 not known; 1..512 inode entry + 1; ABSENT, OTHER
+ *   bits 10-39  generation of the inode entry, or for ABSENT the epoch (state.h) in which it had none
+ *   bits 40-51  generation of the descriptor: moves whenever it is forgotten, so that an identity
+ *               taken from a file that is being closed cannot stick to its successor
+ *   bits 52-63  flags (file.h)
+ */
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/magic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/vfs.h>
+
+#include "file.h"
+
+#define XFS_MAGIC  0x58465342
+#define LEAF_BITS  10
+#define LEAF_SIZE  (1u << LEAF_BITS)
+#define ROOT_SIZE  1024u /* descriptors above a million are never deferred */
+#define AT_MASK    0x3ffu
+#define AT_ABSENT  1000u
+#define AT_OTHER   1001u
+#define GEN_SHIFT  10
+#define GEN_MASK   ((uint64_t)0x3fffffff)
+#define DGEN_SHIFT 40
+#define DGEN_MASK  ((uint64_t)0xfff)
+#define FLAG_SHIFT 52
+
+struct entry {
+    uint64_t word;
+    uint64_t mover;  /* the only thread that moved the position so far, 0 none */
+    uint64_t forks;  /* proc.forks when it was opened: afterwards a child shares the position */
+};
+
+static struct entry *root[ROOT_SIZE];
+static struct file_state states[RL_INODES];
+static __thread char thread_mark; /* its address is this thread's identity */
+
+static struct entry *entry_of(int fd, bool make)
+{
+    unsigned n = (unsigned)fd;
+    struct entry *leaf;
+    struct entry *none = NULL;
+
+    if (n >= ROOT_SIZE * LEAF_SIZE)
+        return NULL;
+    leaf = __atomic_load_n(&root[n >> LEAF_BITS], __ATOMIC_ACQUIRE);
+    if (leaf == NULL && make) {
+        size_t bytes = LEAF_SIZE * sizeof(struct entry);
+        long p = rl_raw(SYS_mmap, 0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                        0L);
+
+        if (p < 0 && p > -4096)
+            return NULL;
+        leaf = (struct entry *)p;
+        if (!__atomic_compare_exchange_n(&root[n >> LEAF_BITS], &none, leaf, false,
+                                         __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+            rl_raw(SYS_munmap, p, bytes);
+            leaf = none;
+        }
+    }
+    return leaf != NULL ? &leaf[n & (LEAF_SIZE - 1)] : NULL;
+}
+
+static uint64_t word_make(uint64_t old, unsigned at, uint64_t gen)
+{
+    return (old & ~(GEN_MASK << GEN_SHIFT | AT_MASK)) | (gen & GEN_MASK) << GEN_SHIFT | at;
+}
+
+static void reset(int fd, uint32_t flags, bool make)
+{
+    struct entry *e = entry_of(fd, make);
+    uint64_t old, dgen;
+
+    if (e == NULL)
+        return;
+    old = rl_load_64(&e->word);
+    dgen = ((old >> DGEN_SHIFT) + 1) & DGEN_MASK;
+    /* A plain store: whoever loses a race with it took an identity from a dying descriptor. */
+    rl_store_64(&e->word, dgen << DGEN_SHIFT | (uint64_t)flags << FLAG_SHIFT);
+    rl_store_64(&e->mover, 0);
+    rl_store_64(&e->forks, proc.forks);
+}
+
+void file_opened(int fd)
+{
+    reset(fd, FILE_OPENED, true);
+}
+
+void file_forget(int fd)
+{
+    reset(fd, 0, false);
+}
+
+void file_forget_range(unsigned first, unsigned last)
+{
+    for (unsigned r = first >> LEAF_BITS; r < ROOT_SIZE && r <= last >> LEAF_BITS; r++) {
+        unsigned begin = r << LEAF_BITS > first ? r << LEAF_BITS : first;
+        unsigned end = ((r + 1) << LEAF_BITS) - 1 < last ? ((r + 1) << LEAF_BITS) - 1 : last;
+
+        if (__atomic_load_n(&root[r], __ATOMIC_ACQUIRE) == NULL)
+            continue;
+        for (unsigned fd = begin; fd <= end; fd++)
+            file_forget((int)fd);
+    }
+}
+
+uint32_t file_flags(int fd)
+{
+    struct entry *e = entry_of(fd, false);
+
+    return e != NULL ? (uint32_t)(rl_load_64(&e->word) >> FLAG_SHIFT) : 0;
+}
+
+void file_mark(int fd, uint32_t flags)
+{
+    struct entry *e = entry_of(fd, true);
+    uint64_t old;
+
+    if (e == NULL)
+        return;
+    old = rl_load_64(&e->word);
+    while (!rl_cas_64(&e->word, &old, old | (uint64_t)flags << FLAG_SHIFT))
+        ;
+}
+
+void file_duplicated(int from, int to)
+{
+    uint32_t flags = file_flags(from) & (FILE_OPENED | FILE_STREAM | FILE_PASSED | FILE_NAMELESS);
+    struct entry *source = entry_of(from, false);
+    struct entry *copy;
+
+    file_mark(from, FILE_SHARED);
+    reset(to, flags | FILE_SHARED, true);
+    copy = entry_of(to, false);
+    if (source != NULL && copy != NULL)
+        rl_store_64(&copy->forks, rl_load_64(&source->forks));
+}
+
+bool file_claim_position(int fd)
+{
+    struct entry *e = entry_of(fd, true);
+    uint64_t me = (uint64_t)&thread_mark;
+    uint64_t seen = 0;
+
+    if (e == NULL || (file_flags(fd) & FILE_SHARED) != 0 || file_forked_since(fd))
+        return false;
+    if (rl_cas_64(&e->mover, &seen, me) || seen == me)
+        return true;
+    file_mark(fd, FILE_SHARED);
+    return false;
+}
+
+bool file_forked_since(int fd)
+{
+    struct entry *e = entry_of(fd, false);
+
+    return e == NULL || rl_load_64(&e->forks) != rl_load_32(&proc.forks);
+}
+
+static uint32_t kind_of(int fd)
+{
+    struct statfs fs;
+
+    if (rl_raw(SYS_fstatfs, fd, &fs) != 0)
+        return FILE_KIND_NONE;
+    switch ((unsigned long)fs.f_type) {
+    case EXT4_SUPER_MAGIC:
+        return FILE_KIND_EXT4;
+    case XFS_MAGIC:
+        return FILE_KIND_XFS;
+    case BTRFS_SUPER_MAGIC:
+        return FILE_KIND_BTRFS;
+    case TMPFS_MAGIC:
+        return FILE_KIND_TMPFS;
+    default:
+        return FILE_KIND_NONE;
+    }
+}
+
+struct file_state *file_state(const struct rl_inode *inode)
+{
+    return &states[rl_inode_index(&proc.arena->inodes, inode)];
+}
+
+/* The name fd's file has now, without the mark of an unlinked one. False if there is none. */
+static bool name_of(int fd, char *path, size_t bytes)
+{
+    static const char deleted[] = " (deleted)";
+    char link[32] = "/proc/self/fd/";
+    char digits[12];
+    size_t len = strlen(link);
+    int n = 0;
+    long got;
+
+    do
+        digits[n++] = (char)('0' + fd % 10);
+    while ((fd /= 10) != 0);
+    while (n > 0)
+        link[len++] = digits[--n];
+    link[len] = '\0';
+    got = rl_raw(SYS_readlinkat, AT_FDCWD, link, path, bytes - 1);
+    if (got <= 0)
+        return false;
+    path[got] = '\0';
+    len = sizeof deleted - 1;
+    if ((size_t)got > len && strcmp(path + got - len, deleted) == 0)
+        path[(size_t)got - len] = '\0';
+    return true;
+}
+
+/* The settings for this file. A [path] section goes by the name at the first question rather than
+ * at the open, so that opens cost nothing. */
+static void settings_of(int fd, struct file_state *fs)
+{
+    const struct config *config = state_config();
+    const struct settings *s = &proc.settings;
+    struct settings own;
+    char path[PATH_MAX];
+
+    if (config != NULL && cfg_has_paths(config) && name_of(fd, path, sizeof path) &&
+        cfg_path_matches(config, path)) {
+        cfg_settings(config, proc.program, path, &own);
+        s = &own;
+    }
+    fs->punch_delay_ns = s->punch_delay_ns;
+    fs->punch_call_max_bytes = s->punch_call_max_bytes;
+    fs->split_bytes = s->split_bytes;
+    fs->gate = s->gate;
+    fs->share = (uint8_t)s->share;
+    fs->punch = (uint8_t)s->punch;
+    fs->stat_mode = (uint8_t)s->stat_mode;
+}
+
+/* Fills the state of a new entry. Two threads may do it at once: they write the same. */
+static bool describe(int fd, struct rl_inode *inode, uint32_t gen)
+{
+    struct file_state *fs = file_state(inode);
+
+    if (rl_load_32(&fs->gen) == gen)
+        return fs->kind != FILE_KIND_NONE + 1;
+    fs->kind = kind_of(fd) + 1;
+    fs->never = fs->asked = fs->refusal = fs->refusals = 0;
+    fs->refused_ns = 0;
+    fs->fd = -1;
+    settings_of(fd, fs);
+    rl_add_32(&proc.entries, 1);
+    rl_store_32(&fs->gen, gen);
+    return fs->kind != FILE_KIND_NONE + 1;
+}
+
+static struct rl_inode *classify(int fd, struct entry *e, bool make)
+{
+    uint64_t word = rl_load_64(&e->word);
+    uint32_t epoch = state_epoch(state_word()); /* before the look-up that it vouches for */
+    struct rl_inode *inode = NULL;
+    struct stat st;
+    uint32_t gen = epoch;
+    unsigned at = AT_OTHER;
+
+    if (rl_raw(SYS_fstat, fd, &st) != 0)
+        return NULL;
+    if (S_ISREG(st.st_mode)) {
+        inode = make ? rl_inode_get(&proc.arena->inodes, st.st_dev, st.st_ino, &gen)
+                     : rl_inode_find(&proc.arena->inodes, st.st_dev, st.st_ino, &gen);
+        if (inode == NULL) {
+            if (make)
+                return NULL;
+            at = AT_ABSENT;
+            gen = epoch;
+        } else if (!describe(fd, inode, gen)) {
+            return NULL;
+        } else {
+            at = rl_inode_index(&proc.arena->inodes, inode) + 1;
+        }
+    }
+    /* In a vfork child descriptor numbers mean other files than in the parent, whose table this is.
+     * One more system call, but only when an identity is taken. */
+    if ((uint32_t)rl_raw(SYS_getpid) == proc.pid)
+        rl_cas_64(&e->word, &word, word_make(word, at, gen));
+    return inode;
+}
+
+struct rl_inode *file_inode(int fd, bool make)
+{
+    struct entry *e;
+    uint64_t word;
+    unsigned at;
+    uint32_t gen;
+
+    if (proc.arena == NULL || (e = entry_of(fd, true)) == NULL)
+        return NULL;
+    word = rl_load_64(&e->word);
+    at = (unsigned)(word & AT_MASK);
+    gen = (uint32_t)(word >> GEN_SHIFT & GEN_MASK);
+    if (at == AT_OTHER)
+        return NULL;
+    if (at == AT_ABSENT && !make && gen == (state_epoch(state_word()) & GEN_MASK))
+        return NULL;
+    if (at >= 1 && at <= RL_INODES) {
+        struct rl_inode *inode = &proc.arena->inodes.inode[at - 1];
+
+        if ((rl_load_32(&inode->gen) & GEN_MASK) == gen)
+            return inode;
+    }
+    return classify(fd, e, make);
+}
+
+struct rl_inode *file_active(int fd)
+{
+    struct rl_inode *inode = file_inode(fd, false);
+
+    if (inode == NULL || (rl_load_32(&inode->table.act) & RL_ACT_STATE) == RL_ACT_OFF)
+        return NULL;
+    return inode;
+}
+
+struct rl_inode *file_by_identity(uint64_t dev, uint64_t ino)
+{
+    uint32_t gen;
+
+    return proc.arena != NULL ? rl_inode_find(&proc.arena->inodes, dev, ino, &gen) : NULL;
+}
+
+bool file_verify(int fd, const struct rl_inode *inode)
+{
+    struct stat st;
+
+    return rl_raw(SYS_fstat, fd, &st) == 0 && st.st_dev == rl_load_64(&inode->dev) &&
+           st.st_ino == rl_load_64(&inode->ino);
+}
+
+void file_forked(void)
+{
+    memset(states, 0, sizeof states);
+    for (unsigned r = 0; r < ROOT_SIZE; r++)
+        for (unsigned i = 0; root[r] != NULL && i < LEAF_SIZE; i++)
+            root[r][i].word &= ~(uint64_t)(AT_MASK | GEN_MASK << GEN_SHIFT);
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * policy_punch: may this hole punch be answered now and applied later? A pure function.
+ *
+ * What "deferred" means to the program: reads see zeros at once; stat shows moved times at once and
+ * st_blocks late (stat = settle: exact); fsync, close, fork, exec, exit and everything else of
+ * contract 4 applies it first; after a crash of the machine it may not have happened, as an unsynced
+ * punch may not have; after SIGKILL up to punch_delay of punches did not happen.
+ */
+#ifndef SHIM_POLICY_PUNCH_H
+#define SHIM_POLICY_PUNCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "stats.h"
+
+struct punch_facts {
+    bool works;         /* mode on and not switched off */
+    bool defer;         /* punch = defer */
+    bool private_;      /* share = private */
+    bool known_fs;
+    bool whole;         /* arguments make sense: off >= 0, len > 0, no overflow */
+    bool on;            /* the range table accepts */
+    bool asked;         /* evidence is being gathered */
+    bool quiet;         /* a fork is under way */
+    bool foreign;       /* the process does I/O that cannot be seen */
+    uint32_t never;     /* enum stat_id, 0 none */
+    uint32_t refusal;   /* enum stat_id of the last refusal, 0 none */
+    bool refusal_holds; /* and it is too early to ask again */
+};
+
+enum punch_act { PUNCH_DEFER, PUNCH_INLINE, PUNCH_INLINE_AND_ASK };
+
+struct punch_plan {
+    enum punch_act act;
+    enum stat_id reason; /* why not deferred */
+};
+
+struct punch_plan policy_punch(const struct punch_facts *f);
+
+#endif

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+/* settle: see settle.h. The worker does the work; here is who waits for what. */
+#include "settle.h"
+#include "worker.h"
+
+#define WAIT_NS 100000000u /* then look again and knock again: a lost wake-up costs this, once */
+
+static bool is_on(const struct rl_inode *inode)
+{
+    return (rl_load_32(&inode->table.act) & RL_ACT_STATE) != RL_ACT_OFF;
+}
+
+/* Sleeps until done(inode, arg) or the table is off. */
+static void wait_until(struct rl_inode *inode, enum why why,
+                       bool (*done)(struct rl_inode *inode, uint64_t a, uint64_t b), uint64_t a,
+                       uint64_t b)
+{
+    uint64_t began_ns = rl_now_ns();
+    uint64_t took_ns;
+
+    while (is_on(inode)) {
+        uint32_t seq = rl_load_32(&inode->table.done_seq);
+
+        if (done(inode, a, b))
+            break;
+        worker_wake();
+        rl_futex_wait(&inode->table.done_seq, seq, WAIT_NS);
+    }
+    took_ns = rl_now_ns() - began_ns;
+    stat_add(STAT_settles, 1);
+    rl_add_64(&stats->settled[why], 1);
+    stat_add(STAT_settle_wait_ns, took_ns);
+    stat_peak(STAT_settle_wait_max_ns, took_ns);
+}
+
+/* Everything queued before pass `a` began is applied. */
+static bool pass_is_done(struct rl_inode *inode, uint64_t a, uint64_t b)
+{
+    (void)b;
+    if ((int32_t)(rl_load_32(&inode->table.pass_done) - (uint32_t)a) >= 0)
+        return true;
+    rl_store_32(&inode->table.want_all, 1);
+    return rl_table_empty(&inode->table);
+}
+
+static bool range_is_clear(struct rl_inode *inode, uint64_t a, uint64_t b)
+{
+    struct rl_span one;
+
+    if (rl_table_overlaps(&inode->table, &proc.arena->pool, a, b, &one, 1) == 0)
+        return true;
+    rl_table_want(&inode->table, a, b);
+    return false;
+}
+
+static bool table_is_off(struct rl_inode *inode, uint64_t a, uint64_t b)
+{
+    (void)b;
+    return rl_load_32(&inode->table.act) >> 2 != a; /* off by now is seen by wait_until */
+}
+
+void settle_inode(struct rl_inode *inode, enum why why)
+{
+    if (inode == NULL || !is_on(inode) || rl_table_empty(&inode->table))
+        return;
+    wait_until(inode, why, pass_is_done, (uint64_t)rl_load_32(&inode->table.pass_begun) + 1, 0);
+}
+
+void settle_range(struct rl_inode *inode, uint64_t start, uint64_t end, enum why why)
+{
+    struct rl_span one;
+
+    if (start >= end || !is_on(inode) ||
+        rl_table_overlaps(&inode->table, &proc.arena->pool, start, end, &one, 1) == 0)
+        return;
+    wait_until(inode, why, range_is_clear, start, end);
+}
+
+void settle_fd(int fd, enum why why)
+{
+    settle_inode(file_active(fd), why);
+}
+
+static struct rl_inode *worker_inode(int i)
+{
+    uint32_t index = rl_load_32(&worker_files[i]);
+
+    return index != 0 && proc.arena != NULL ? &proc.arena->inodes.inode[index - 1] : NULL;
+}
+
+void settle_all(enum why why)
+{
+    for (int i = 0; i < WORKER_FILES; i++)
+        settle_inode(worker_inode(i), why);
+}
+
+void settle_end_inode(struct rl_inode *inode, enum why why)
+{
+    uint32_t act;
+
+    if (inode == NULL || !is_on(inode))
+        return;
+    act = rl_load_32(&inode->table.act);
+    if (rl_table_close(&inode->table, act))
+        stat_add(STAT_evidence_ended, 1);
+    wait_until(inode, why, table_is_off, act >> 2, 0);
+}
+
+void settle_end_fd(int fd, enum why why)
+{
+    settle_end_inode(file_active(fd), why);
+}
+
+void settle_end_all(enum why why)
+{
+    for (int i = 0; i < WORKER_FILES; i++) {
+        struct rl_inode *inode = worker_inode(i);
+
+        /* All doors shut first, then one wait for all: the worker drains them side by side. */
+        if (inode != NULL && rl_table_close(&inode->table, rl_load_32(&inode->table.act)))
+            stat_add(STAT_evidence_ended, 1);
+    }
+    for (int i = 0; i < WORKER_FILES; i++)
+        settle_end_inode(worker_inode(i), why);
+}
+
+void settle_never_fd(int fd, enum why why, enum stat_id never)
+{
+    struct rl_inode *inode = file_inode(fd, true);
+
+    file_mark(fd, FILE_STREAM);
+    if (inode == NULL)
+        return;
+    rl_store_32(&file_state(inode)->never, never);
+    settle_end_inode(inode, why);
+}
+
+void settle_foreign(enum why why)
+{
+    rl_store_32(&proc.foreign, 1);
+    rl_fence(); /* pairs with the one in the worker between turning a file on and looking again */
+    settle_end_all(why);
+}
+
+void settle_stop(enum why why)
+{
+    rl_add_32(&proc.forking, 1); /* nothing is turned on meanwhile */
+    rl_fence();                  /* as in settle_foreign */
+    settle_end_all(why);
+    worker_stop();
+    /* The caller's own system call comes right after this: until then no other thread may start a
+     * new worker. */
+    rl_store_64(&proc.quiet_ns, rl_now_ns() + 1000000000u);
+    rl_add_32(&proc.forking, (uint32_t)-1);
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * state: the one word that every interposed call looks at, and what the process as a whole knows.
+ *
+ * The word: low half 0 means that nothing is queued, nothing is being written in pieces at a shared
+ * position, and nobody wants calls counted: the call goes straight to the kernel. Otherwise the low
+ * half holds the number of files with deferral on (bits 0-27) and the flags below. The high half is
+ * a number that goes up whenever a file is turned on: a call that read the word before and after its
+ * kernel call and found it equal met no queued range (state_word, and the "late look" in call_read.c
+ * and call_write.c).
+ */
+#ifndef SHIM_STATE_H
+#define SHIM_STATE_H
+
+#include "../lockmgr/inode_table.h"
+#include "config.h"
+
+#define likely(x)   __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
+#define WORD_COLD  ((uint32_t)1 << 31) /* before init: nothing is resolved yet */
+#define WORD_COUNT ((uint32_t)1 << 30) /* count every call (report, stats, observe) */
+#define WORD_FILES (((uint32_t)1 << 28) - 1)
+
+/* Smallest direct write that goes through the gate; smaller ones are done before a punch could
+ * notice them. The only other test on the write path while idle. */
+#define GATE_MIN_BYTES ((size_t)256 << 10)
+
+/* What the memory that survives in a shared mapping holds, in this order. A killed process leaves
+ * it as it was; a forked child gets a fresh one (init.c). */
+struct arena {
+    uint32_t magic, version;
+    uint32_t pid;
+    uint32_t pad;
+    struct rl_inode_table inodes;
+    struct rl_pool pool; /* its nodes follow */
+};
+
+struct process {
+    struct settings settings; /* for the program as a whole */
+    struct arena *arena;      /* NULL: mode off, observe, or no memory */
+    size_t arena_bytes;
+    uint32_t pid;
+    uint32_t entries;   /* inode entries ever made: 0 means no gate is in use */
+    uint32_t forks;     /* goes up with every fork, on both sides */
+    uint32_t forking;   /* forks under way: nothing is turned on */
+    uint64_t quiet_ns;  /* CLOCK_MONOTONIC until which nothing is turned on (vfork, init.h) */
+    uint32_t foreign;   /* own rings, aio contexts or raw calls were seen: nothing is turned on */
+    uint32_t ending;    /* exit, exec or a sandbox has begun: nothing is turned on */
+    char program[64];
+};
+
+extern uint64_t state_word_value __attribute__((visibility("hidden")));
+extern struct process proc __attribute__((visibility("hidden")));
+
+/* rl_off, or `rlshim off PID`, sets it; see control.c. */
+extern uint32_t rl_control __attribute__((visibility("default")));
+
+static inline uint64_t state_word(void)
+{
+    return rl_load_64(&state_word_value);
+}
+
+static inline bool state_idle(uint64_t word)
+{
+    return likely((uint32_t)word == 0);
+}
+
+static inline uint32_t state_epoch(uint64_t word)
+{
+    return (uint32_t)(word >> 32);
+}
+
+static inline bool state_files_on(void)
+{
+    return (state_word() & WORD_FILES) != 0;
+}
+
+/* One more file has deferral on: before its first range can be queued. */
+static inline void state_file_on(void)
+{
+    rl_add_64(&state_word_value, ((uint64_t)1 << 32) + 1);
+}
+
+static inline void state_file_off(void)
+{
+    rl_add_64(&state_word_value, (uint64_t)-1);
+}
+
+/* Mode on, not switched off, memory there: mitigations may act. */
+static inline bool state_works(void)
+{
+    return proc.arena != NULL && rl_load_32(&rl_control) == 0;
+}
+
+/* The parsed configuration, or NULL where there is none. */
+const struct config *state_config(void);
+
+/* init.c: the first call of all, or the constructor. */
+void state_init(void);
+
+/* At the top of every wrapper that does more than forward when the word is not zero. */
+static inline void state_enter(uint64_t word)
+{
+    if (unlikely((word & WORD_COLD) != 0))
+        state_init();
+}
+
+#endif
