@@ -299,8 +299,8 @@ static bool node_cut(struct rl_table *t, struct rl_pool *pool, rl_head *list, ui
         node_remove(t, pool, list, prev, index);
         return true;
     }
-    /* Odd for the whole node: a split moves its right part to the head of a list, where a walker who
-     * is already past the head does not look, while the rest of the node shrinks. */
+    /* Odd for the whole node: a split moves its right part to the head of a list, where a walker
+     * who is past the head does not look any more, while the rest of the node shrinks. */
     if (s->start > start && s->end < end && !RL_MUTANT(10)) {
         /* The right part gets its node before this one shrinks: it is queued at every moment. */
         right = may_split(pool) ? rl_node_get_reserved(pool) : 0;

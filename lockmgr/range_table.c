@@ -196,6 +196,8 @@ static int look(struct rl_table *t, struct rl_pool *pool, uint64_t start, uint64
 
     if ((act & RL_ACT_STATE) == RL_ACT_OFF)
         return 0;
+    if ((act & RL_ACT_STATE) == RL_ACT_CLOSING && !RL_MUTANT(15))
+        return -1;
     if (!stamp_steady(t, start, end, &stamp))
         return -1;
     for (int i = 0; i < RL_TAILS; i++) { /* before the lists: ranges move from here to there */
@@ -232,8 +234,6 @@ int rl_table_overlaps(struct rl_table *t, struct rl_pool *pool, uint64_t start, 
 
         if (attempt >= 2) /* the consumer or the closer may have been preempted half-way */
             rl_raw(SYS_sched_yield);
-        if ((rl_load_32(&t->act) & RL_ACT_STATE) == RL_ACT_CLOSING && !RL_MUTANT(15))
-            continue;
         n = look(t, pool, start, end, out, cap);
         if (n >= 0)
             return n > cap ? -1 : n;

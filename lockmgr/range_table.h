@@ -23,9 +23,9 @@
  *   s = rl_table_stamp(…); n = rl_table_overlaps(…); r = pread(…);
  *   if (rl_table_stamp(…) != s || rl_table_overlaps(…) differs from n) do it all again;
  *   zero the overlaps in the first r bytes
- * gen[c] moves by 2 after every push into class c. It is odd from before the consumer takes anything
- * out of class c until after that, and a look that meets an odd one, or a gen[c] that moved, is not
- * believed. So equal stamps and equal overlaps mean that the ranges it saw were queued during the
+ * gen[c] moves by 2 after every push into class c. It is odd from before the consumer takes
+ * anything out of class c until after that, and a look that meets an odd one, or a gen[c] that
+ * moved, is not believed. So equal stamps and equal overlaps mean that the ranges it saw were queued during the
  * whole pread. The second look at the ranges is for a pusher that was interrupted between its push
  * and its gen[c]. A look that gives -1 is no answer: want, sleep, look again, as a writer does.
  *
@@ -147,8 +147,8 @@ bool rl_drain_next_wanted(struct rl_table *t, struct rl_pool *pool, uint64_t cal
 /* The stretch that is out was applied: what it covered leaves the table, waiters wake. */
 void rl_drain_applied(struct rl_table *t, struct rl_pool *pool, const struct rl_span *out);
 
-/* The stretch that is out could not be applied now: it stays queued, for a later pass. A want for it
- * stays too, so rl_drain_next_wanted gives it again: pause first. */
+/* The stretch that is out could not be applied now: it stays queued, for a later pass. A want for
+ * it stays too, so rl_drain_next_wanted gives it again: pause first. */
 void rl_drain_postponed(struct rl_table *t, struct rl_pool *pool, const struct rl_span *out);
 
 void rl_drain_end(struct rl_table *t);
