@@ -3,7 +3,7 @@
  * blocks: file contents that say where they belong, so that any read can be checked.
  *
  * A block is 4 KiB: its own file offset mixed with a constant, then 511 fixed words. Only the first
- * word differs from block to block, so a buffer of 512 MiB is addressed anew in milliseconds.
+ * word differs from block to block, and a writer in a hurry may stamp only some of its blocks.
  * Header only; block_init() comes first.
  */
 #ifndef EXAMPLES_BLOCKS_H
@@ -31,9 +31,10 @@ static inline void block_fill(void *buf, uint64_t bytes)
         memcpy((char *)buf + at, block_template, BLOCK_BYTES);
 }
 
-static inline void block_stamp(void *buf, uint64_t bytes, uint64_t offset)
+/* Stamps the block at every stride, for a buffer that is to be written at the offset. */
+static inline void block_stamp(void *buf, uint64_t bytes, uint64_t offset, uint64_t stride)
 {
-    for (uint64_t at = 0; at < bytes; at += BLOCK_BYTES)
+    for (uint64_t at = 0; at < bytes; at += stride)
         *(uint64_t *)((char *)buf + at) = BLOCK_STAMP ^ (offset + at);
 }
 

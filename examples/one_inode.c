@@ -34,10 +34,11 @@
 #define TOOL_NAME "one_inode"
 #include "blocks.h"
 #include "latency.h"
+#include "layout.h"
 #include "tool.h"
 
-#define LAYOUT_PIECE_BYTES (4 * MIB)
-#define LAYOUT_MAX_NS      (90u * 1000000000ull)
+/* Stamping every block would be a pause between appends in which the puncher gets ahead. */
+#define STAMP_STRIDE_BYTES (256u * 1024u)
 #define GAP_BYTES          ((uint64_t)MIB)  /* keeps the last punch and the first append apart */
 #define SPARE_BYTES        (64ull * MIB)    /* free space that is left to others */
 #define BLOCKS_SLACK_BYTES ((long long)MIB) /* the file system's own blocks in st_blocks */
@@ -165,71 +166,33 @@ static void *append_loop(void *buf)
 
     pthread_barrier_wait(&start_line);
     uint64_t begin = now_ns();
-    while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
+    while (!atomic_load(&stop) && !atomic_load(&out_of_room)) {
         uint64_t offset = base + appender.bytes;
-        if (appender.bytes + opt.append_bytes > opt.max_bytes) {
-            atomic_store(&out_of_room, true);
-            break;
-        }
-        block_stamp(buf, opt.append_bytes, offset);
+        block_stamp(buf, opt.append_bytes, offset, STAMP_STRIDE_BYTES);
         uint64_t before = now_ns();
         ssize_t put = pwrite(append_fd, buf, opt.append_bytes, (off_t)offset);
         uint64_t took = now_ns() - before;
-        if (put < 0 && (errno == ENOSPC || errno == EDQUOT)) {
-            atomic_store(&out_of_room, true);
-            break;
-        }
         if (put <= 0 || put % BLOCK_BYTES) {
-            fail("pwrite at %llu: %s", (unsigned long long)offset,
-                 put < 0 ? strerror(errno) : "not a multiple of 4096 bytes were written");
+            if (put < 0 && (errno == ENOSPC || errno == EDQUOT))
+                atomic_store(&out_of_room, true);
+            else
+                fail("pwrite at %llu: %s", (unsigned long long)offset,
+                     put < 0 ? strerror(errno) : "not a multiple of 4096 bytes were written");
             break;
         }
         appender.bytes += (uint64_t)put;
         appender.writes++;
         if (took > appender.worst_ns)
             appender.worst_ns = took;
+        /* A short write means a full disk or a limit, too. */
+        if ((uint64_t)put < opt.append_bytes || appender.bytes + opt.append_bytes > opt.max_bytes)
+            atomic_store(&out_of_room, true);
     }
     appender.wall_ns = now_ns() - begin;
     return NULL;
 }
 
 /* ---- layout and check ---- */
-
-/*
- * The ranges are written through the page cache (any size of device block, any file system) and
- * dropped from it. The size is set first: XFS would otherwise preallocate past the end, and
- * st_blocks could not be predicted.
- */
-static int lay_out(const char *path, uint64_t data_bytes, uint64_t size_bytes)
-{
-    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0)
-        die(3, "cannot create %s: %s: choose a directory with --dir", path, strerror(errno));
-    if (ftruncate(fd, (off_t)size_bytes))
-        die(3, "cannot set the size of %s: %s", path, strerror(errno));
-
-    char *buf = big_buffer(LAYOUT_PIECE_BYTES);
-    uint64_t begin = now_ns(), at = 0;
-    block_fill(buf, LAYOUT_PIECE_BYTES);
-    while (at < data_bytes) {
-        uint64_t left = data_bytes - at;
-        uint64_t piece = left < LAYOUT_PIECE_BYTES ? left : LAYOUT_PIECE_BYTES;
-        block_stamp(buf, piece, at);
-        ssize_t put = pwrite(fd, buf, piece, (off_t)at);
-        if (put <= 0 || put % BLOCK_BYTES)
-            die(3, "cannot lay out %s: %s", path, put < 0 ? strerror(errno) : "short write");
-        at += (uint64_t)put;
-        bool sync_now = at >= data_bytes || at / LAYOUT_PIECE_BYTES % 16 == 0;
-        if (sync_now && fdatasync(fd))
-            die(3, "cannot lay out %s: %s", path, strerror(errno));
-        if (now_ns() - begin > LAYOUT_MAX_NS)
-            die(3, "writing %llu MiB to %s takes more than 90 s: use a smaller --punch-size",
-                mib(data_bytes), opt.dir);
-    }
-    posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-    munmap(buf, LAYOUT_PIECE_BYTES);
-    return fd;
-}
 
 static int open_more(const char *path, int flags)
 {
@@ -301,20 +264,24 @@ static bool check_range(int fd, void *buf, uint64_t from, uint64_t to, uint64_t 
 }
 
 /*
- * Appended data is sampled, a block in each MiB (reading it all would take as long as writing it
- * took), and so is what the puncher did not reach. Everything else is read whole.
+ * Appended data is sampled at the stamps (reading it all would take as long as writing it took),
+ * and so is what the puncher did not reach. Everything else is read whole.
  */
 static void check_data(int fd)
 {
     void *buf = big_buffer(MIB);
-    uint64_t punch_end = opt.read_bytes + opt.punch_bytes, append_from = punch_end + GAP_BYTES;
+    uint64_t punch_end = opt.read_bytes + opt.punch_bytes;
     uint64_t punched_to = opt.read_bytes + puncher.done * BLOCK_BYTES;
+    uint64_t from = punch_end + GAP_BYTES, to = from + appender.bytes;
+    /* Many appends: every third stamp is enough to meet each MiB. */
+    uint64_t stride = STAMP_STRIDE_BYTES * (appender.bytes > 4096ull * MIB ? 3 : 1);
 
     check_range(fd, buf, 0, opt.read_bytes, MIB, MIB, false);
     check_range(fd, buf, opt.read_bytes, punched_to, MIB, MIB, true);
     check_range(fd, buf, punched_to, punch_end, BLOCK_BYTES, MIB, false);
-    check_range(fd, buf, append_from, append_from + appender.bytes, BLOCK_BYTES, MIB - BLOCK_BYTES,
-                false);
+    for (; from < to; from += opt.append_bytes)
+        check_range(fd, buf, from, from + opt.append_bytes < to ? from + opt.append_bytes : to,
+                    BLOCK_BYTES, stride, false);
     if (opt.own_inode)
         check_range(read_fd, buf, 0, opt.read_bytes, MIB, MIB, false);
     munmap(buf, MIB);
