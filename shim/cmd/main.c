@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT */
+/* main: which subcommand, the help texts, and what all subcommands share. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../include/rlshim/control.h"
+#include "../text.h"
+#include "cmd.h"
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *line; /* what it is for */
+    const char *help; /* how it is called */
+} commands[] = {
+    {"run", cmd_run, "start a program with rlshim",
+     "rlshim run [--set KEY=VALUE]... [--library FILE] [--] PROGRAM [ARGUMENT]...\n"
+     "\n"
+     "Starts PROGRAM with librlshim.so in LD_PRELOAD, before whatever is there already.\n"
+     "  --set KEY=VALUE   a setting of rlshim.conf, for this run (as RLSHIM_KEY=VALUE)\n"
+     "  --library FILE    use this librlshim.so\n"
+     "Warns on stderr if PROGRAM is one that rlshim cannot reach (static, set-uid, another\n"
+     "architecture) or reaches only in part (Go), and starts it all the same.\n"},
+    {"observe", cmd_run, "start a program, change nothing, count what it does",
+     "rlshim observe [--set KEY=VALUE]... [--library FILE] [--] PROGRAM [ARGUMENT]...\n"
+     "\n"
+     "As 'rlshim run' with mode = observe: every call goes straight to the kernel and is counted.\n"
+     "Use it with --set report=DIRECTORY to see what there is to gain.\n"},
+    {"check", cmd_check, "is the configuration right, can rlshim work here, and for PROGRAM",
+     "rlshim check [PROGRAM]...\n"
+     "\n"
+     "Prints the configuration in force, what the kernel and the file system of the current\n"
+     "directory offer, and for each PROGRAM whether rlshim can reach it.\n"
+     "Exit status: 0 nothing is in the way, 1 something is.\n"},
+    {"stat", cmd_stat, "live counters of running programs",
+     "rlshim stat [--dir DIRECTORY] PID [INTERVAL [COUNT]]\n"
+     "rlshim stat [--dir DIRECTORY] --all\n"
+     "\n"
+     "Reads the counters of a program that runs with stats = DIRECTORY. With INTERVAL (seconds)\n"
+     "one line of changes per interval, COUNT times or until the program ends. --all: one line\n"
+     "for each program. The directory defaults to the one in RLSHIM_STATS or rlshim.conf.\n"},
+    {"report", cmd_report, "print exit reports as text, several added together",
+     "rlshim report FILE...\n"
+     "\n"
+     "Reads JSON reports written with report = PATH. Several files (the ranks of an MPI program)\n"
+     "are added together. Files that are not reports are named on stderr; exit status 1 then.\n"},
+    {"off", cmd_switch, "switch rlshim off in a running program",
+     "rlshim off PID\n"
+     "\n"
+     "Applies everything that is queued in the program; from then on all its calls go straight to\n"
+     "the kernel, until 'rlshim on PID'. Waits up to 5 s until it is quiet. Needs the right to\n"
+     "trace the program: the same user and kernel.yama.ptrace_scope = 0, or root.\n"},
+    {"on", cmd_switch, "switch it on again",
+     "rlshim on PID\n"
+     "\n"
+     "Undoes 'rlshim off PID'.\n"},
+};
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
+static void print_overview(FILE *to)
+{
+    fputs("usage: rlshim COMMAND [ARGUMENT]...\n\n", to);
+    for (int i = 0; i < COMMANDS; i++)
+        fprintf(to, "  %-8s %s\n", commands[i].name, commands[i].line);
+    fputs("  help     this text; 'rlshim help COMMAND' for one command\n"
+          "\nrlshim --version prints the version. The settings are explained in "
+          "rlshim.conf.example.\n",
+          to);
+}
+
+void print_help(const char *name)
+{
+    for (int i = 0; i < COMMANDS; i++)
+        if (strcmp(commands[i].name, name) == 0)
+            fputs(commands[i].help, stdout);
+}
+
+bool wants_help(int argc, char **argv)
+{
+    if (argc < 2 || (strcmp(argv[1], "--help") != 0 && strcmp(argv[1], "-h") != 0))
+        return false;
+    print_help(argv[0]);
+    return true;
+}
+
+static void complain(const char *name, const char *tail, const char *format, va_list args)
+{
+    char text[2048], line[4096];
+    struct cfg_text t = cfg_text_in(line, sizeof line);
+
+    vsnprintf(text, sizeof text, format, args);
+    text_safe(&t, text, strlen(text));
+    fflush(stdout);
+    fprintf(stderr, "rlshim %s: %s", name, line);
+    if (tail != NULL)
+        fprintf(stderr, tail, name);
+    fputc('\n', stderr);
+}
+
+int fail(const char *name, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    complain(name, NULL, format, args);
+    va_end(args);
+    return EXIT_FAILED;
+}
+
+int misuse(const char *name, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    complain(name, ". See 'rlshim help %s'.", format, args);
+    va_end(args);
+    return EXIT_USAGE;
+}
+
+bool parse_number(const char *text, uint64_t max, uint64_t *out)
+{
+    uint64_t n = 0;
+
+    if (*text == '\0')
+        return false;
+    for (; *text != '\0'; text++) {
+        unsigned digit = (unsigned)(*text - '0');
+
+        if (digit > 9 || n > (max - digit) / 10)
+            return false;
+        n = n * 10 + digit;
+    }
+    *out = n;
+    return true;
+}
+
+static int help(const char *name)
+{
+    if (name == NULL) {
+        print_overview(stdout);
+        return EXIT_WORKED;
+    }
+    for (int i = 0; i < COMMANDS; i++)
+        if (strcmp(name, commands[i].name) == 0) {
+            print_help(name);
+            return EXIT_WORKED;
+        }
+    fail("help", "there is no command '%.60s'; 'rlshim help' lists them", name);
+    return EXIT_USAGE;
+}
+
+static int dispatch(int argc, char **argv)
+{
+    if (argc < 2) {
+        fputs("rlshim: no command was given; 'rlshim help' lists them\n", stderr);
+        return EXIT_USAGE;
+    }
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
+        puts("rlshim " RLSHIM_VERSION);
+        return EXIT_WORKED;
+    }
+    if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 ||
+        strcmp(argv[1], "-h") == 0)
+        return help(argc > 2 ? argv[2] : NULL);
+    for (int i = 0; i < COMMANDS; i++)
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return wants_help(argc - 1, argv + 1) ? EXIT_WORKED
+                                                  : commands[i].run(argc - 1, argv + 1);
+    return help(argv[1]);
+}
+
+int main(int argc, char **argv)
+{
+    int status = dispatch(argc, argv);
+
+    /* A full disk behind stdout must not look like success; a reader that has left is no error. */
+    if ((fflush(stdout) != 0 || ferror(stdout) != 0) && errno != EPIPE && status == EXIT_WORKED)
+        status = fail("output", "it could not be written: %s", strerror(errno));
+    return status;
+}

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * report_text: struct report as text for people. It says what was asked for, what happened to it
+ * and why; figures that are zero are left out, except where the zero is the news.
+ */
+#include "report.h"
+
+#define WIDTH 14 /* of a column of numbers */
+
+static uint64_t get(const struct report *r, enum stat_id id)
+{
+    return r->value[id];
+}
+
+static void put_n(struct cfg_text *t, uint64_t n, const char *one, const char *many)
+{
+    text_grouped(t, n);
+    cfg_text_add(t, " ");
+    cfg_text_add(t, n == 1 ? one : many);
+}
+
+/* A right-aligned number and what it counts. */
+static void put_row(struct cfg_text *t, uint64_t n, const char *what)
+{
+    char number[32];
+    struct cfg_text f = cfg_text_in(number, sizeof number);
+
+    text_grouped(&f, n);
+    for (size_t i = f.len; i < WIDTH; i++)
+        cfg_text_add(t, " ");
+    cfg_text_add(t, number);
+    cfg_text_add(t, "  ");
+    cfg_text_add(t, what);
+    cfg_text_add(t, "\n");
+}
+
+static void put_average(struct cfg_text *t, uint64_t sum_ns, uint64_t n)
+{
+    cfg_text_add(t, ", ");
+    text_time(t, n != 0 ? sum_ns / n : 0);
+    cfg_text_add(t, " on average");
+}
+
+static void put_head(struct cfg_text *t, const struct report *r)
+{
+    cfg_text_add(t, "rlshim report: ");
+    if (r->processes > 1) {
+        put_n(t, r->processes, "process of ", "processes of ");
+        if (r->mixed_programs)
+            cfg_text_add(t, "several programs");
+        else
+            text_safe(t, r->program, strlen(r->program));
+        cfg_text_add(t, " on ");
+        if (r->mixed_hosts)
+            cfg_text_add(t, "several hosts");
+        else
+            text_safe(t, r->host, strlen(r->host));
+    } else {
+        text_safe(t, r->program, strlen(r->program));
+        cfg_text_add(t, ", process ");
+        cfg_text_number(t, r->pid);
+        if (r->rank >= 0) {
+            cfg_text_add(t, " (rank ");
+            cfg_text_number(t, (uint64_t)r->rank);
+            cfg_text_add(t, ")");
+        }
+        cfg_text_add(t, " on ");
+        text_safe(t, r->host, strlen(r->host));
+    }
+    cfg_text_add(t, ", Linux ");
+    if (r->mixed_kernels)
+        cfg_text_add(t, "(several versions)");
+    else
+        text_safe(t, r->kernel, strlen(r->kernel));
+    cfg_text_add(t, "\n  ran ");
+    text_time(t, r->ended_ns > r->started_ns ? r->ended_ns - r->started_ns : 0);
+    cfg_text_add(t, ", from ");
+    text_utc(t, r->started_ns);
+    cfg_text_add(t, " to ");
+    text_utc(t, r->ended_ns);
+    cfg_text_add(t, "\n");
+}
+
+static void put_command(struct cfg_text *t, const struct report *r)
+{
+    if (r->command_len == 0 || r->processes > 1)
+        return;
+    cfg_text_add(t, "  command:");
+    for (uint32_t i = 0; i < r->command_len;) {
+        size_t len = strnlen(r->command + i, r->command_len - i);
+
+        cfg_text_add(t, " ");
+        text_safe(t, r->command + i, len);
+        i += (uint32_t)len + 1;
+    }
+    cfg_text_add(t, r->command_cut ? " …\n" : "\n");
+}
+
+static void put_settings(struct cfg_text *t, const struct report *r)
+{
+    bool any = false;
+
+    for (int i = 0; i < CFG_ROWS; i++) {
+        const char *value = r->setting[i];
+
+        if (value[0] == '\0' || cfg_rows[i].later || strcmp(value, cfg_rows[i].builtin) == 0)
+            continue;
+        cfg_text_add(t, any ? ", " : "  settings other than built in: ");
+        cfg_text_add(t, cfg_rows[i].key);
+        cfg_text_add(t, " = ");
+        text_safe(t, value, strlen(value));
+        any = true;
+    }
+    cfg_text_add(t, any ? "\n" : "  settings: all as built in\n");
+}
+
+static void put_punches(struct cfg_text *t, const struct report *r)
+{
+    uint64_t asked = get(r, STAT_punch_calls);
+    uint64_t early = get(r, STAT_punch_deferred);
+    uint64_t calls = get(r, STAT_punch_applied_calls);
+
+    cfg_text_add(t, "\nHole punches\n  ");
+    put_n(t, asked, "punch", "punches");
+    cfg_text_add(t, ": ");
+    text_grouped(t, early);
+    cfg_text_add(t, " answered at once, ");
+    text_grouped(t, get(r, STAT_punch_inline));
+    cfg_text_add(t, " made in the caller.\n");
+    if (early != 0) {
+        cfg_text_add(t, "  Of those answered at once ");
+        text_grouped(t, get(r, STAT_punch_merged));
+        cfg_text_add(t, " grew the range before; they were applied by ");
+        put_n(t, calls, "call", "calls");
+        cfg_text_add(t, " (");
+        text_size(t, get(r, STAT_punch_applied_bytes));
+        cfg_text_add(t, "), the last after ");
+        text_time(t, get(r, STAT_punch_delay_max_ns));
+        cfg_text_add(t, " in the queue at most.\n");
+    }
+    if (get(r, STAT_punch_inline) != 0) {
+        cfg_text_add(t, "  Why not at once:\n");
+        for (int i = STAT_punch_no_setting; i <= STAT_punch_no_worker; i++) {
+            const char *help = stat_help((enum stat_id)i);
+
+            if (r->value[i] != 0)
+                put_row(t, r->value[i], strncmp(help, "inline: ", 8) == 0 ? help + 8 : help);
+        }
+    }
+    for (int i = STAT_punch_postponed; i <= STAT_punch_dropped; i++)
+        if (r->value[i] != 0)
+            put_row(t, r->value[i], stat_help((enum stat_id)i));
+    for (int i = STAT_evidence_granted; i <= STAT_evidence_ended; i++)
+        if (r->value[i] != 0)
+            put_row(t, r->value[i], stat_help((enum stat_id)i));
+}
+
+static void put_writes(struct cfg_text *t, const struct report *r)
+{
+    uint64_t split = get(r, STAT_write_split);
+    uint64_t waited = get(r, STAT_gate_waited);
+
+    cfg_text_add(t, "\nBig direct writes and the gate\n  ");
+    put_n(t, split, "write was", "writes were");
+    cfg_text_add(t, " made in ");
+    put_n(t, get(r, STAT_write_pieces), "piece", "pieces");
+    cfg_text_add(t, ". ");
+    put_n(t, get(r, STAT_gate_entered), "call", "calls");
+    cfg_text_add(t, " went through a gate, ");
+    text_grouped(t, waited);
+    cfg_text_add(t, " waited there");
+    if (waited != 0) {
+        put_average(t, get(r, STAT_gate_wait_ns), waited);
+        cfg_text_add(t, ", at most ");
+        text_time(t, get(r, STAT_gate_wait_max_ns));
+    }
+    cfg_text_add(t, ".\n");
+}
+
+static void put_settles(struct cfg_text *t, const struct report *r)
+{
+    uint64_t n = get(r, STAT_settles);
+
+    if (n == 0 && get(r, STAT_punch_deferred) == 0)
+        return;
+    cfg_text_add(t, "\nApplied before their time\n  ");
+    text_grouped(t, n);
+    cfg_text_add(t, n == 1 ? " time a call needed" : " times a call needed");
+    cfg_text_add(t, " what was queued");
+    if (n != 0) {
+        cfg_text_add(t, " and waited");
+        put_average(t, get(r, STAT_settle_wait_ns), n);
+        cfg_text_add(t, ", at most ");
+        text_time(t, get(r, STAT_settle_wait_max_ns));
+    }
+    cfg_text_add(t, ".\n");
+    for (int i = 0; i < WHY_COUNT; i++)
+        if (r->settled[i] != 0)
+            put_row(t, r->settled[i], why_help((enum why)i));
+}
+
+/* Counters from first to last that are not zero, under a title that is left out with them. */
+static void put_group(struct cfg_text *t, const struct report *r, const char *title, int first,
+                      int last)
+{
+    bool any = false;
+
+    for (int i = first; i <= last; i++) {
+        if (r->value[i] == 0)
+            continue;
+        if (!any)
+            cfg_text_add(t, title);
+        any = true;
+        put_row(t, r->value[i], stat_help((enum stat_id)i));
+    }
+}
+
+/* No punch, no big write: the reader's next question is whether the library saw the program. */
+static void put_nothing(struct cfg_text *t, const struct report *r)
+{
+    uint64_t calls = 0;
+
+    for (int i = STAT_calls_read; i <= STAT_calls_name; i++)
+        calls += r->value[i];
+    cfg_text_add(t, "\nNothing to do: there were no hole punches and no big direct writes. ");
+    if (calls != 0)
+        cfg_text_add(t, "Other file calls were seen and passed through.\n");
+    else
+        cfg_text_add(t, "No file call at all was seen: a program that makes its system calls "
+                        "itself cannot be helped; `rlshim check PROGRAM` looks for the signs.\n");
+}
+
+size_t report_text(const struct report *r, char *buf, size_t n)
+{
+    static const char cut[] = "\n(cut)\n";
+    struct cfg_text t = cfg_text_in(buf, n);
+    bool punches = get(r, STAT_punch_calls) != 0;
+    bool writes = get(r, STAT_write_split) != 0 || get(r, STAT_gate_entered) != 0;
+
+    put_head(&t, r);
+    put_command(&t, r);
+    put_settings(&t, r);
+    if (punches)
+        put_punches(&t, r);
+    if (writes)
+        put_writes(&t, r);
+    if (!punches && !writes)
+        put_nothing(&t, r);
+    put_group(&t, r, "\nReads and writes beside queued punches\n", STAT_read_overlaid,
+              STAT_write_waited);
+    put_settles(&t, r);
+    put_group(&t, r, "\nCalls that report times\n", STAT_stat_adjusted, STAT_stat_adjusted);
+    put_group(&t, r, "\nWorker\n", STAT_worker_started, STAT_plain_calls);
+    put_group(&t, r, "\nCalls seen\n", STAT_calls_read, STAT_calls_name);
+    if (text_room(&t) == 0 && n > sizeof cut) {
+        memcpy(buf + n - sizeof cut, cut, sizeof cut);
+        t.len = n - 1;
+    }
+    return t.len;
+}
