@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * call: what the interposed functions (call_*.c) have in common.
+ *
+ * Rules for every one of them:
+ *   - The first thing is a look at the state word, by one of the helpers here or in settle.h: before
+ *     the constructor has run it says WORD_COLD, and looking is what fills in `real`.
+ *   - It chains to the real function of its own name, so that other preload libraries keep working,
+ *     and it is the real function that fails: nothing is checked or refused here.
+ *   - Return value and errno are those of the real call; what we do before and after leaves errno
+ *     alone.
+ *   - No lock is held around the real call, and what is held is let go by a clean-up handler: many
+ *     of these are cancellation points.
+ *   - A name gets exported because it stands in calls.def (the prototypes below); a wrapper that is
+ *     missing there stays hidden, and tests/preload/exports.sh tells.
+ */
+#ifndef SHIM_CALL_H
+#define SHIM_CALL_H
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "execute.h"
+#include "family.h"
+#include "init.h"
+#include "real.h"
+
+#define CALL(ret, name, params) __attribute__((visibility("default"))) ret name params;
+#include "calls.def"
+#undef CALL
+
+/* For wrappers that have nothing to settle. */
+static inline void call_enter(void)
+{
+    uint64_t word = state_word();
+
+    if (!state_idle(word))
+        state_enter(word);
+}
+
+/* The same, and counts the call when somebody wants to know. */
+static inline void call_seen(enum stat_id id)
+{
+    uint64_t word = state_word();
+
+    if (!state_idle(word)) {
+        state_enter(word);
+        if ((state_word() & WORD_COUNT) != 0)
+            stat_add(id, 1);
+    }
+}
+
+/* Settles what is queued for fd, and turns deferral off for its inode, if the process has any. */
+static inline void call_end_fd(int fd, enum why why)
+{
+    WHEN_BUSY(settle_end_fd(fd, why));
+}
+
+/* fd belongs to stdio, or to somebody else, from now on. */
+static inline void call_mark(int fd, uint32_t flag, enum why why)
+{
+    file_mark(fd, flag);
+    call_end_fd(fd, why);
+}
+
+/* Descriptors 0 to 2 are written to from inside libc, by printf and perror. */
+#define CALL_STDIO_LAST 2
+
+/* What every successful open ends with. Returns fd. */
+static inline int call_opened(int fd)
+{
+    if (fd >= 0) {
+        file_opened(fd);
+        if (unlikely(fd <= CALL_STDIO_LAST))
+            call_mark(fd, FILE_STREAM, WHY_stream);
+        if (unlikely(family_busy()))
+            family_opened(fd);
+    }
+    return fd;
+}
+
+/* What every successful dup ends with. Returns to. */
+static inline int call_duplicated(int from, int to)
+{
+    if (to >= 0) {
+        file_duplicated(from, to);
+        if (unlikely(to <= CALL_STDIO_LAST))
+            call_mark(to, FILE_STREAM, WHY_stream);
+    }
+    return to;
+}
+
+/* A descriptor that came from another process. Returns fd. */
+static inline int call_received(int fd)
+{
+    if (fd >= 0) {
+        file_forget(fd);
+        call_mark(fd, FILE_PASSED, WHY_pass);
+    }
+    return fd;
+}
+
+/* An open or truncate that cuts the file at `path` makes the kernel drain direct I/O: held until
+ * the end of the block, also when the thread is cancelled in the open. */
+#define CALL_CUTS(cuts, dirfd, path)                                                               \
+    struct drain_hold hold_ __attribute__((cleanup(execute_release))) = {.inode = NULL};           \
+    if (unlikely(cuts) && state_works())                                                           \
+    execute_hold_path(dirfd, path, &hold_)
+
+/* A call that makes a child: announced before, and over at the end of the block, also when the
+ * thread is cancelled (system and popen are cancellation points). */
+static inline bool call_forks(void)
+{
+    call_enter();
+    fork_announce();
+    return true;
+}
+static inline void call_forks_over(const bool *announced)
+{
+    if (*announced)
+        fork_done();
+}
+#define CALL_FORKS bool forks_ __attribute__((cleanup(call_forks_over), unused)) = call_forks()
+
+/* Hides from the compiler that a header calls this argument never null: callers pass what they
+ * like, and the real call has an answer for it. */
+static inline void *call_any(const void *p)
+{
+    __asm__("" : "+r"(p));
+    return (void *)(uintptr_t)p;
+}
+
+/* Could the program have meant this address? The kernel answers EFAULT for a bad one; a look at
+ * what it points to would be a crash. Catches the addresses that are used to provoke EFAULT. */
+static inline bool call_readable(const void *p)
+{
+    return (uintptr_t)p - 4096 < ((uintptr_t)1 << 56) - 4096;
+}
+
+#endif

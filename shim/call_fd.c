@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * call_fd: descriptors end, multiply, and travel.
+ *
+ * A descriptor is forgotten before the real close, never after: its number may be another file's the
+ * moment the kernel is done. If the close then fails, all that is lost is what we knew about it.
+ */
+#include <linux/close_range.h>
+#include <string.h>
+
+#include "call.h"
+
+/* --- close --- */
+
+#define CLOSES(name)                                                                               \
+    int name(int fd)                                                                               \
+    {                                                                                              \
+        SETTLE_FD(fd, WHY_close);                                                                  \
+        file_forget(fd);                                                                           \
+        return real.name(fd);                                                                      \
+    }
+CLOSES(close)
+CLOSES(__close)
+
+int close_range(unsigned first, unsigned last, int flags)
+{
+    call_enter();
+    /* A descriptor table of this thread's own: from now on a number is no longer one file. */
+    if ((flags & CLOSE_RANGE_UNSHARE) != 0)
+        settle_foreign(WHY_close);
+    if ((flags & CLOSE_RANGE_CLOEXEC) == 0 && first <= last) {
+        SETTLE_ALL(WHY_close);
+        file_forget_range(first, last);
+    }
+    return real.close_range(first, last, flags);
+}
+
+void closefrom(int first)
+{
+    SETTLE_ALL(WHY_close);
+    file_forget_range(first > 0 ? (unsigned)first : 0, ~0u);
+    real.closefrom(first);
+}
+
+/* --- dup --- */
+
+int dup(int fd)
+{
+    call_enter();
+    return call_duplicated(fd, real.dup(fd));
+}
+
+#define DUPS(name, params, args)                                                                   \
+    int name params                                                                                \
+    {                                                                                              \
+        call_enter();                                                                              \
+        if (fd == to) /* closes nothing */                                                         \
+            return real.name args;                                                                 \
+        SETTLE_FD(to, WHY_dup);                                                                    \
+        file_forget(to);                                                                           \
+        return call_duplicated(fd, real.name args);                                                \
+    }
+DUPS(dup2, (int fd, int to), (fd, to))
+DUPS(__dup2, (int fd, int to), (fd, to))
+DUPS(dup3, (int fd, int to, int flags), (fd, to, flags))
+
+/* Makes fd the standard descriptors, and closes it, by calls inside libc. */
+int login_tty(int fd)
+{
+    call_enter();
+    SETTLE_ALL(WHY_dup);
+    file_forget_range(0, CALL_STDIO_LAST);
+    file_forget(fd);
+    return real.login_tty(fd);
+}
+
+/* --- fcntl --- */
+
+static void fcntl_settles(int fd, int command)
+{
+    switch (command) {
+    case F_SETLK: /* also taking and converting, see call_sync.c */
+    case F_SETLKW:
+    case F_OFD_SETLK:
+    case F_OFD_SETLKW:
+        SETTLE_FD(fd, WHY_unlock);
+        break;
+    case F_SETLEASE:
+    case F_ADD_SEALS:
+    case F_SETFL: /* O_APPEND and O_DIRECT may change */
+        SETTLE_FD(fd, WHY_lease);
+        break;
+    default:
+        break;
+    }
+}
+
+/* Whatever follows is one word, if anything: libc's own takes it out the same way. */
+#define FCNTLS(name)                                                                               \
+    int name(int fd, int command, ...)                                                             \
+    {                                                                                              \
+        va_list args;                                                                              \
+        void *arg;                                                                                 \
+        int r;                                                                                     \
+                                                                                                   \
+        va_start(args, command);                                                                   \
+        arg = va_arg(args, void *);                                                                \
+        va_end(args);                                                                              \
+                                                                                                   \
+        call_enter();                                                                              \
+        fcntl_settles(fd, command);                                                                \
+        r = real.name(fd, command, arg);                                                           \
+        if (command == F_DUPFD || command == F_DUPFD_CLOEXEC)                                      \
+            call_duplicated(fd, r);                                                                \
+        return r;                                                                                  \
+    }
+FCNTLS(fcntl)
+FCNTLS(fcntl64)
+FCNTLS(__fcntl)
+
+/* --- to and from other processes --- */
+
+static void each_passed(const struct msghdr *msg, void (*act)(int fd))
+{
+    struct msghdr *m = (struct msghdr *)(uintptr_t)msg; /* CMSG_NXTHDR wants it so */
+
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c != NULL; c = CMSG_NXTHDR(m, c)) {
+        const unsigned char *data = CMSG_DATA(c);
+        size_t bytes = c->cmsg_len - CMSG_LEN(0);
+
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS || c->cmsg_len < CMSG_LEN(0))
+            continue;
+        for (int fd; bytes >= sizeof fd; bytes -= sizeof fd, data += sizeof fd) {
+            memcpy(&fd, data, sizeof fd);
+            act(fd);
+        }
+    }
+}
+
+static void sends(int fd)
+{
+    call_mark(fd, FILE_PASSED, WHY_pass);
+}
+
+static void receives(int fd)
+{
+    call_received(fd);
+}
+
+/* Also the marks are set when idle: they are what evidence is refused for later. */
+static void message_goes(const struct msghdr *msg)
+{
+    if (call_readable(msg) && unlikely(msg->msg_controllen != 0) && call_readable(msg->msg_control))
+        each_passed(msg, sends);
+}
+
+static void message_came(const struct msghdr *msg)
+{
+    if (unlikely(msg->msg_controllen != 0))
+        each_passed(msg, receives);
+}
+
+ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
+{
+    call_enter();
+    message_goes(msg);
+    return real.sendmsg(fd, msg, flags);
+}
+
+int sendmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags)
+{
+    call_enter();
+    for (unsigned i = 0; call_readable(msgs) && i < n && i < 1024 /* as the kernel */; i++)
+        message_goes(&msgs[i].msg_hdr);
+    return real.sendmmsg(fd, msgs, n, flags);
+}
+
+ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
+{
+    ssize_t n;
+
+    call_enter();
+    n = real.recvmsg(fd, msg, flags);
+    if (n >= 0)
+        message_came(msg);
+    return n;
+}
+
+int recvmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags, struct timespec *timeout)
+{
+    int got;
+
+    call_enter();
+    got = real.recvmmsg(fd, msgs, n, flags, timeout);
+    for (int i = 0; i < got; i++)
+        message_came(&msgs[i].msg_hdr);
+    return got;
+}
+
+int pidfd_getfd(int pidfd, int fd, unsigned flags)
+{
+    call_enter();
+    return call_received(real.pidfd_getfd(pidfd, fd, flags));
+}

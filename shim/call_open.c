@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * call_open: everything that makes a descriptor of a path, except streams.
+ *
+ * An open does three things more than the kernel's: the descriptor's old identity is forgotten
+ * (file_opened), a truncating one passes the inode's gate, and the family hears of it. The mode is
+ * there for O_CREAT and for O_TMPFILE, which is more than one bit.
+ */
+#include <linux/openat2.h>
+
+#include "call.h"
+
+#define HAS_MODE(flags) (((flags) & O_CREAT) != 0 || ((flags) & O_TMPFILE) == O_TMPFILE)
+
+#define FETCH_MODE(mode, flags)                                                                    \
+    mode_t mode = 0;                                                                               \
+    if (HAS_MODE(flags)) {                                                                         \
+        va_list args_;                                                                             \
+        va_start(args_, flags);                                                                    \
+        mode = va_arg(args_, mode_t);                                                              \
+        va_end(args_);                                                                             \
+    }
+
+#define OPEN(dirfd, path, flags, call)                                                             \
+    call_seen(STAT_calls_open);                                                                    \
+    CALL_CUTS(((flags)&O_TRUNC) != 0, dirfd, path);                                                \
+    return call_opened(call)
+
+#define OPENS(name)                                                                                \
+    int name(const char *path, int flags, ...)                                                     \
+    {                                                                                              \
+        FETCH_MODE(mode, flags)                                                                    \
+        OPEN(AT_FDCWD, path, flags, real.name(path, flags, mode));                                 \
+    }
+OPENS(open)
+OPENS(open64)
+OPENS(__open)
+OPENS(__open64)
+
+#define OPENS_AT(name)                                                                             \
+    int name(int dirfd, const char *path, int flags, ...)                                          \
+    {                                                                                              \
+        FETCH_MODE(mode, flags)                                                                    \
+        OPEN(dirfd, path, flags, real.name(dirfd, path, flags, mode));                             \
+    }
+OPENS_AT(openat)
+OPENS_AT(openat64)
+
+/* Fortified: flags that are not constant, and no mode. The real ones abort if one was needed. */
+#define OPENS_CHECKED(name)                                                                        \
+    int name(const char *path, int flags)                                                          \
+    {                                                                                              \
+        OPEN(AT_FDCWD, path, flags, real.name(path, flags));                                       \
+    }
+OPENS_CHECKED(__open_2)
+OPENS_CHECKED(__open64_2)
+
+#define OPENS_AT_CHECKED(name)                                                                     \
+    int name(int dirfd, const char *path, int flags)                                               \
+    {                                                                                              \
+        OPEN(dirfd, path, flags, real.name(dirfd, path, flags));                                   \
+    }
+OPENS_AT_CHECKED(__openat_2)
+OPENS_AT_CHECKED(__openat64_2)
+
+#define CREATES(name)                                                                              \
+    int name(const char *path, mode_t mode)                                                        \
+    {                                                                                              \
+        OPEN(AT_FDCWD, path, O_TRUNC, real.name(path, mode));                                      \
+    }
+CREATES(creat)
+CREATES(creat64)
+
+/* A libc without openat2 lets nobody call it but by our export: then the system call is right. */
+int openat2(int dirfd, const char *path, const void *how, size_t size)
+{
+    call_seen(STAT_calls_open);
+    CALL_CUTS(call_readable(how) && size >= sizeof(struct open_how) &&
+                  (((const struct open_how *)how)->flags & O_TRUNC) != 0,
+              dirfd, path);
+    if (real.openat2 != NULL)
+        return call_opened(real.openat2(dirfd, path, how, size));
+    return call_opened((int)real.syscall(SYS_openat2, dirfd, path, how, size));
+}
+
+int open_by_handle_at(int mount_fd, struct file_handle *handle, int flags)
+{
+    call_seen(STAT_calls_open);
+    return call_opened(real.open_by_handle_at(mount_fd, handle, flags));
+}
+
+/* New files: there is nothing to cut. */
+#define OPENS_NEW(name, params, args)                                                              \
+    int name params                                                                                \
+    {                                                                                              \
+        call_seen(STAT_calls_open);                                                                \
+        return call_opened(real.name args);                                                        \
+    }
+OPENS_NEW(mkstemp, (char *template), (template))
+OPENS_NEW(mkstemp64, (char *template), (template))
+OPENS_NEW(mkostemp, (char *template, int flags), (template, flags))
+OPENS_NEW(mkostemp64, (char *template, int flags), (template, flags))
+OPENS_NEW(mkstemps, (char *template, int suffix_len), (template, suffix_len))
+OPENS_NEW(mkstemps64, (char *template, int suffix_len), (template, suffix_len))
+OPENS_NEW(mkostemps, (char *template, int suffix_len, int flags), (template, suffix_len, flags))
+OPENS_NEW(mkostemps64, (char *template, int suffix_len, int flags), (template, suffix_len, flags))
+OPENS_NEW(memfd_create, (const char *name, unsigned flags), (name, flags))
+
+/* Its path is libc's secret, so a cut here passes no gate; what is queued for a file of that name is
+ * settled with everything else. */
+int shm_open(const char *name, int flags, mode_t mode)
+{
+    call_seen(STAT_calls_open);
+    if ((flags & O_TRUNC) != 0)
+        SETTLE_ALL(WHY_truncate);
+    return call_opened(real.shm_open(name, flags, mode));
+}

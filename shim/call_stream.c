@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * call_stream: stdio and directory streams.
+ *
+ * libc reads and writes a stream by calls that nobody can interpose. So nothing is ever queued for a
+ * file while a stream is open on it: the descriptor is marked, and what was queued is applied.
+ */
+#include "call.h"
+
+/* fileno, which is allowed to set errno. */
+static int stream_fd(FILE *stream)
+{
+    int saved = errno;
+    int fd = fileno(stream);
+
+    errno = saved;
+    return fd;
+}
+
+static FILE *stream_opened(FILE *stream)
+{
+    int fd;
+
+    if (stream != NULL && (fd = stream_fd(stream)) >= 0) {
+        call_opened(fd);
+        call_mark(fd, FILE_STREAM, WHY_stream);
+    }
+    return stream;
+}
+
+#define FOPENS(name)                                                                               \
+    FILE *name(const char *path, const char *mode)                                                 \
+    {                                                                                              \
+        call_seen(STAT_calls_open);                                                                \
+        CALL_CUTS(mode[0] == 'w', AT_FDCWD, path);                                                 \
+        return stream_opened(real.name(path, mode));                                               \
+    }
+FOPENS(fopen)
+FOPENS(fopen64)
+FOPENS(_IO_fopen)
+
+/* The new file may keep the old number (libc moves it there), or not. */
+#define FREOPENS(name)                                                                             \
+    FILE *name(const char *path, const char *mode, FILE *stream)                                   \
+    {                                                                                              \
+        int old = stream_fd(stream);                                                               \
+                                                                                                   \
+        call_seen(STAT_calls_open);                                                                \
+        CALL_CUTS(mode[0] == 'w' && path != NULL, AT_FDCWD, path);                                 \
+        SETTLE_FD(old, WHY_close);                                                                 \
+        file_forget(old);                                                                          \
+        return stream_opened(real.name(path, mode, stream));                                       \
+    }
+FREOPENS(freopen)
+FREOPENS(freopen64)
+
+#define TMPFILES(name)                                                                             \
+    FILE *name(void)                                                                               \
+    {                                                                                              \
+        call_seen(STAT_calls_open);                                                                \
+        return stream_opened(real.name());                                                         \
+    }
+TMPFILES(tmpfile)
+TMPFILES(tmpfile64)
+
+/* The descriptor stays what it was, only used by stdio from now on. */
+#define FDOPENS(name)                                                                              \
+    FILE *name(int fd, const char *mode)                                                           \
+    {                                                                                              \
+        FILE *stream;                                                                              \
+                                                                                                   \
+        call_enter();                                                                              \
+        stream = real.name(fd, mode);                                                              \
+        if (stream != NULL)                                                                        \
+            call_mark(fd, FILE_STREAM, WHY_stream);                                                \
+        return stream;                                                                             \
+    }
+FDOPENS(fdopen)
+FDOPENS(_IO_fdopen)
+
+#define FCLOSES(name)                                                                              \
+    int name(FILE *stream)                                                                         \
+    {                                                                                              \
+        int fd = stream_fd(stream);                                                                \
+                                                                                                   \
+        SETTLE_FD(fd, WHY_close);                                                                  \
+        file_forget(fd);                                                                           \
+        return real.name(stream);                                                                  \
+    }
+FCLOSES(fclose)
+FCLOSES(_IO_fclose)
+
+/* In spite of its name it writes everything out and leaves the descriptors open. */
+int fcloseall(void)
+{
+    SETTLE_ALL(WHY_close);
+    return real.fcloseall();
+}
+
+#define POPENS(name)                                                                               \
+    FILE *name(const char *command, const char *type)                                              \
+    {                                                                                              \
+        CALL_FORKS;                                                                                \
+        FILE *stream;                                                                              \
+                                                                                                   \
+        stream = real.name(command, type);                                                         \
+        if (stream != NULL)                                                                        \
+            file_forget(stream_fd(stream));                                                        \
+        return stream;                                                                             \
+    }
+POPENS(popen)
+POPENS(_IO_popen)
+
+int pclose(FILE *stream)
+{
+    call_enter();
+    file_forget(stream_fd(stream));
+    return real.pclose(stream);
+}
+
+/* Directories: nothing to settle, but their numbers were other files' before, or will be. */
+static DIR *dir_opened(DIR *dir)
+{
+    if (dir != NULL)
+        file_forget(dirfd(dir));
+    return dir;
+}
+
+DIR *opendir(const char *path)
+{
+    call_enter();
+    return dir_opened(real.opendir(path));
+}
+
+DIR *fdopendir(int fd)
+{
+    call_enter();
+    return dir_opened(real.fdopendir(fd));
+}
+
+int closedir(DIR *dir)
+{
+    call_enter();
+    if (call_any(dir) != NULL)
+        file_forget(dirfd(dir));
+    return real.closedir(dir);
+}
+
+/* printf to a descriptor: written at the file position by libc itself, so the queue has to be empty
+ * before, and what was queued meanwhile applied after. */
+#define DPRINTFS(call)                                                                             \
+    int n;                                                                                         \
+                                                                                                   \
+    SETTLE_FD(fd, WHY_position);                                                                   \
+    n = call;                                                                                      \
+    SETTLE_FD(fd, WHY_position);                                                                   \
+    return n
+
+int vdprintf(int fd, const char *format, va_list args)
+{
+    DPRINTFS(real.vdprintf(fd, format, args));
+}
+
+int __vdprintf_chk(int fd, int flag, const char *format, va_list args)
+{
+    DPRINTFS(real.__vdprintf_chk(fd, flag, format, args));
+}
+
+/* A variable argument list cannot be forwarded to a function of the same name, only to its v. */
+int dprintf(int fd, const char *format, ...)
+{
+    va_list args;
+    int n;
+
+    va_start(args, format);
+    n = vdprintf(fd, format, args);
+    va_end(args);
+    return n;
+}
+
+int __dprintf_chk(int fd, int flag, const char *format, ...)
+{
+    va_list args;
+    int n;
+
+    va_start(args, format);
+    n = __vdprintf_chk(fd, flag, format, args);
+    va_end(args);
+    return n;
+}

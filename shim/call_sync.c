@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * call_sync: calls by which data is handed over, to the disk or to another process: what is queued
+ * is part of it, and goes first.
+ */
+#include "call.h"
+
+#define SYNCS(name, why, params, args)                                                             \
+    int name params                                                                                \
+    {                                                                                              \
+        call_seen(STAT_calls_sync);                                                                \
+        SETTLE_FD(fd, why);                                                                        \
+        return real.name args;                                                                     \
+    }
+SYNCS(fsync, WHY_fsync, (int fd), (fd))
+SYNCS(fdatasync, WHY_fsync, (int fd), (fd))
+SYNCS(sync_file_range, WHY_fsync, (int fd, off_t off, off_t n, unsigned flags), (fd, off, n, flags))
+
+/* More than one file: whatever there is. */
+int syncfs(int fd)
+{
+    call_seen(STAT_calls_sync);
+    SETTLE_ALL(WHY_syncfs);
+    return real.syncfs(fd);
+}
+
+void sync(void)
+{
+    call_seen(STAT_calls_sync);
+    SETTLE_ALL(WHY_syncfs);
+    real.sync();
+}
+
+int msync(void *addr, size_t n, int flags)
+{
+    call_seen(STAT_calls_sync);
+    SETTLE_ALL(WHY_msync);
+    return real.msync(addr, n, flags);
+}
+
+/* Locks: letting one go is how processes hand data over; taking or converting one may let another
+ * go. Settling for all of them costs nothing where nothing is queued, and needs no look into the
+ * program's structures. fcntl's are in call_fd.c. */
+#define LOCKS(name, params, args)                                                                  \
+    int name params                                                                                \
+    {                                                                                              \
+        SETTLE_FD(fd, WHY_unlock);                                                                 \
+        return real.name args;                                                                     \
+    }
+LOCKS(flock, (int fd, int operation), (fd, operation))
+LOCKS(lockf, (int fd, int command, off_t len), (fd, command, len))
+LOCKS(lockf64, (int fd, int command, off_t len), (fd, command, len))
+
+/* Advice about the page cache, which a queued punch does not disturb: a page it drops or fetches
+ * reads the same under the overlay. */
+#define ADVISES(ret, name, params, args)                                                           \
+    ret name params                                                                                \
+    {                                                                                              \
+        call_enter();                                                                              \
+        return real.name args;                                                                     \
+    }
+ADVISES(int, posix_fadvise, (int fd, off_t off, off_t n, int advice), (fd, off, n, advice))
+ADVISES(int, posix_fadvise64, (int fd, off_t off, off_t n, int advice), (fd, off, n, advice))
+ADVISES(ssize_t, readahead, (int fd, off_t off, size_t n), (fd, off, n))

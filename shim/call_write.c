@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * call_write: the write family.
+ *
+ * As call_read, with one more question on the way: a write of GATE_MIN_BYTES or more may have to go
+ * through its inode's gate, idle or not. A vector has to be added up for that, so an array of
+ * vectors that cannot be read is a crash where the kernel says EFAULT, unless the address is one of
+ * those that are used to provoke EFAULT (call_readable).
+ */
+#include <limits.h>
+
+#include "call.h"
+
+/* The most that one call moves, whatever was asked for (MAX_RW_COUNT in the kernel). */
+#define IO_MAX_BYTES ((size_t)0x7ffff000)
+
+static size_t capped(size_t n)
+{
+    return n < IO_MAX_BYTES ? n : IO_MAX_BYTES;
+}
+
+/* Big enough for the gate? Parts are capped so that the sum cannot overflow. */
+static bool big(const struct iovec *iov, int count)
+{
+    size_t bytes = 0;
+
+    for (int i = 0; i < count && bytes < GATE_MIN_BYTES; i++)
+        bytes += capped(iov[i].iov_len);
+    return bytes >= GATE_MIN_BYTES;
+}
+
+/* Not idle, or a big one. */
+static ssize_t write_busy(const struct io *io, uint64_t word)
+{
+    ssize_t n;
+
+    state_enter(word);
+    word = state_word();
+    if ((word & WORD_COUNT) != 0)
+        stat_add(STAT_calls_write, 1);
+    if ((word & WORD_FILES) != 0 || (big(io->iov, io->count) && state_works()))
+        return execute_write(io);
+    n = io->issue(io, io->iov, io->count, io->off);
+    if (state_word() != word)
+        execute_write_late(io, n);
+    return n;
+}
+
+/*
+ * WRITES(name, parameters, arguments, piece, plan, refused, is_big): see READS in call_read.c.
+ */
+#define WRITES(name, params, args, piece, plan, refused, is_big)                                   \
+    static ssize_t name##_piece(const struct io *io, const struct iovec *iov, int count, off_t off) \
+    {                                                                                              \
+        (void)io, (void)iov, (void)count, (void)off;                                               \
+        return real.name piece;                                                                    \
+    }                                                                                              \
+    static __attribute__((noinline)) ssize_t name##_when_busy(uint64_t word, WRITE_PARAMS params)  \
+    {                                                                                              \
+        if (refused) {                                                                             \
+            state_enter(word);                                                                     \
+            return real.name args;                                                                 \
+        }                                                                                          \
+        return write_busy(&(struct io){.fd = fd, .issue = name##_piece, WRITE_PARAMS plan}, word); \
+    }                                                                                              \
+    static __attribute__((noinline)) ssize_t name##_made_late(ssize_t done, WRITE_PARAMS params)   \
+    {                                                                                              \
+        execute_write_late(&(struct io){.fd = fd, .issue = name##_piece, WRITE_PARAMS plan}, done); \
+        return done;                                                                               \
+    }                                                                                              \
+    ssize_t name params                                                                            \
+    {                                                                                              \
+        uint64_t word = state_word();                                                              \
+                                                                                                   \
+        if (state_idle(word) && likely(!(is_big))) {                                               \
+            ssize_t done = real.name args;                                                         \
+                                                                                                   \
+            return likely(state_word() == word) ? done : name##_made_late(done, WRITE_PARAMS args); \
+        }                                                                                          \
+        return name##_when_busy(word, WRITE_PARAMS args);                                          \
+    }
+#define WRITE_PARAMS(...) __VA_ARGS__
+
+#define ONE(buf, n) .iov = &(struct iovec){(void *)(uintptr_t)buf, capped(n)}, .count = 1
+#define BAD(n)      ((ssize_t)(n) < 0)
+#define BIG(n)      ((n) >= GATE_MIN_BYTES)
+#define BAD_IOV     (count <= 0 || count > IOV_MAX || !call_readable(iov))
+#define BIG_IOV     (!BAD_IOV && big(iov, count))
+
+/* at the file position */
+WRITES(write, (int fd, const void *buf, size_t n), (fd, buf, n),
+       (io->fd, iov->iov_base, iov->iov_len), (ONE(buf, n)), BAD(n), BIG(n))
+WRITES(__write, (int fd, const void *buf, size_t n), (fd, buf, n),
+       (io->fd, iov->iov_base, iov->iov_len), (ONE(buf, n)), BAD(n), BIG(n))
+WRITES(writev, (int fd, const struct iovec *iov, int count), (fd, iov, count),
+       (io->fd, iov, count), (.iov = iov, .count = count), BAD_IOV, BIG_IOV)
+
+/* at a given offset */
+#define PWRITES(name)                                                                              \
+    WRITES(name, (int fd, const void *buf, size_t n, off_t off), (fd, buf, n, off),                \
+           (io->fd, iov->iov_base, iov->iov_len, off),                                             \
+           (ONE(buf, n), .off = off, .positional = true), BAD(n) || off < 0, BIG(n))
+PWRITES(pwrite)
+PWRITES(pwrite64)
+PWRITES(__pwrite64)
+
+#define PWRITEVS(name)                                                                             \
+    WRITES(name, (int fd, const struct iovec *iov, int count, off_t off), (fd, iov, count, off),   \
+           (io->fd, iov, count, off), (.iov = iov, .count = count, .off = off, .positional = true), \
+           BAD_IOV || off < 0, BIG_IOV)
+PWRITEVS(pwritev)
+PWRITEVS(pwritev64)
+
+/* -1 means the file position here */
+#define PWRITEV2S(name)                                                                            \
+    WRITES(name, (int fd, const struct iovec *iov, int count, off_t off, int flags),               \
+           (fd, iov, count, off, flags), (io->fd, iov, count, off, io->flags),                     \
+           (.iov = iov, .count = count, .off = off, .flags = flags, .positional = off != -1),      \
+           BAD_IOV || off < -1, BIG_IOV)
+PWRITEV2S(pwritev2)
+PWRITEV2S(pwritev64v2)
