@@ -60,9 +60,13 @@ int auditor_ask(int sock, const struct ask *q, struct answer *a)
         c->cmsg_type = SCM_RIGHTS;
         c->cmsg_len = CMSG_LEN(sizeof(int));
         memcpy(CMSG_DATA(c), &q->fd, sizeof(int));
-    }
-    if (sendmsg(sock, &msg, 0) != (ssize_t)sizeof(*q))
+        if (sendmsg(sock, &msg, 0) != (ssize_t)sizeof(*q))
+            return -1;
+    } else if (send(sock, q, sizeof(*q), 0) != (ssize_t)sizeof(*q)) {
+        /* Not sendmsg: passing descriptors is one way of handing a file over, and what does
+         * that must not come to the help of the others. */
         return -1;
+    }
     if (recv(sock, a, sizeof(*a), 0) != (ssize_t)sizeof(*a))
         return -1;
     errno = a->err;

@@ -63,10 +63,15 @@ static bool touches(const struct op *o, int64_t off, bool size_matters)
     }
 }
 
-static bool about_size(const struct op *culprit)
+static bool about_size(const struct trace *t, const struct finding *f)
 {
-    return culprit && (culprit->effect == EFFECT_SIZE || culprit->effect == EFFECT_APPEND ||
-                       (culprit->effect == EFFECT_READ && culprit->eof));
+    const struct op *o = f->culprit;
+
+    if (!o || o->effect == EFFECT_SIZE || o->effect == EFFECT_APPEND)
+        return o;
+    return o->effect == EFFECT_READ && o->eof &&
+           (!o->runs ||
+            f->off >= t->runs[o->run + o->runs - 1].off + t->runs[o->run + o->runs - 1].len);
 }
 
 static void print_op(FILE *out, const struct trace *t, const struct op *o, int64_t at)
@@ -109,7 +114,7 @@ void explain(FILE *out, const struct plan *p, const struct trace *t, const struc
     qsort(ops, t->nops, sizeof(*ops), by_begin);
     fprintf(out, "  calls that touch byte %" PRId64 ", by ticket of begin and end:\n", f->off);
     for (size_t i = 0; i < t->nops; i++) {
-        if (!touches(ops[i], f->off, about_size(f->culprit)) && ops[i] != f->culprit)
+        if (!touches(ops[i], f->off, about_size(t, f)) && ops[i] != f->culprit)
             continue;
         print_op(out, t, ops[i], f->off);
         fprintf(out, ops[i] == f->culprit ? "   <-- not explained\n" : "\n");

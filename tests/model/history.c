@@ -329,6 +329,8 @@ static bool last_phase(struct show *sh)
     if (sh->main.fd[0] < 0)
         return wrong(sh, "the file can be opened again", "a thread lost its descriptor", 0);
     look_inside(sh);
+    for (int i = 0; i < p->lasts; i++)
+        perform(&sh->main, &p->last[i], 0);
     if (!settle(sh) || !audit(sh))
         return false;
     if (p->settle != SETTLE_CLOSE && p->settle != SETTLE_UTIMES)

@@ -392,6 +392,8 @@ void plan_make(struct plan *p, uint64_t seed, const struct wishes *w)
     }
     for (int t = 0; t < p->threads; t++)
         make_steps(&m, t);
+    for (int i = (int)below(&m, PLAN_LASTS + 1); i > 0 && (w->calls & (1u << CALL_PUNCH)); i--)
+        fill(&m, &p->last[p->lasts++], CALL_PUNCH);
 }
 
 static void save_steps(FILE *f, const struct step *s, int n)
@@ -413,6 +415,8 @@ int plan_save(const struct plan *p, FILE *f)
         fprintf(f, "at %" PRId64 "\n", p->base[i]);
     fprintf(f, "init %u\n", p->inits);
     save_steps(f, p->init, p->inits);
+    fprintf(f, "last %u\n", p->lasts);
+    save_steps(f, p->last, p->lasts);
     for (int t = 0; t < p->threads; t++) {
         fprintf(f, "thread direct %u steps %u\n", p->direct[t], p->steps[t]);
         save_steps(f, p->step[t], p->steps[t]);
@@ -466,6 +470,8 @@ int plan_load(struct plan *p, FILE *f)
         if (fscanf(f, " at %" SCNd64, &p->base[i]) != 1)
             return -1;
     if (fscanf(f, " init %" SCNu8, &p->inits) != 1 || load_steps(f, p->init, p->inits, PLAN_INITS))
+        return -1;
+    if (fscanf(f, " last %" SCNu8, &p->lasts) != 1 || load_steps(f, p->last, p->lasts, PLAN_LASTS))
         return -1;
     for (int t = 0; t < p->threads; t++) {
         if (fscanf(f, " thread direct %" SCNu8 " steps %" SCNu16, &p->direct[t], &p->steps[t]) != 2)

@@ -17,6 +17,7 @@ enum {
     PLAN_STEPS = 100, /* a thread */
     PLAN_ISLANDS = 4,
     PLAN_INITS = 8,
+    PLAN_LASTS = 4,
     PLAN_SLOTS = 3, /* descriptors of a thread: own, second, append */
     BLOCK = 4096,
     IO_MAX = 2 << 20, /* the largest single read or write */
@@ -82,7 +83,7 @@ struct step {
 struct plan {
     uint64_t seed;
     uint8_t mode, kind, settle, threads;
-    uint8_t islands, inits;
+    uint8_t islands, inits, lasts;
     bool drop_base;   /* the descriptor that made the file is closed once the threads have theirs */
     bool sync_init;   /* what was laid out is on disk before the threads start */
     bool unlink_late; /* FILE_UNLINKED: only after all opens, as the reported workload does */
@@ -90,6 +91,7 @@ struct plan {
     uint8_t direct[PLAN_THREADS]; /* a bit per slot */
     int64_t base[PLAN_ISLANDS], island_len;
     struct step init[PLAN_INITS];
+    struct step last[PLAN_LASTS]; /* punches right before the file is handed over */
     uint16_t steps[PLAN_THREADS];
     struct step step[PLAN_THREADS][PLAN_STEPS];
 };

@@ -1,0 +1,238 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# Can the model fail? A small deferring library, right in itself, is built with one of its settle
+# points left out at a time; the model must find nothing in the right one and something in every
+# other. The library queues punches, applies them 2 ms later, and settles before anything else.
+#
+# MODEL: the program; CC: the compiler. Exit: 0 passed, 1 failed, 77 cannot run here.
+set -u
+
+here=$(cd "$(dirname "$0")" && pwd)
+top=$(cd "$here/../.." && pwd)
+limit_s=${SELF_TEST_SECONDS:-25}
+
+find_model() {
+    local m
+    for m in "$top"/build/tests/model/model "$top"/build/*/tests/model/model; do
+        [ -x "$m" ] && echo "$m" && return
+    done
+}
+
+model=${MODEL:-$(find_model)}
+if [ -z "$model" ] || [ ! -x "$model" ]; then
+    echo "SKIP: the model program is not built; run make first, or set MODEL"
+    exit 77
+fi
+work=$(mktemp -d "${TMPDIR:-/tmp}/model-self.XXXXXX") || exit 1
+trap 'rm -rf "$work"' EXIT
+mkdir "$work/dir"
+
+cat >"$work/toy.c" <<'TOY'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+/* TOY_FORGETS names the one thing this library gets wrong. */
+static const char *forgets = "";
+static pthread_rwlock_t gate = PTHREAD_RWLOCK_INITIALIZER; /* writers: queueing and applying */
+static struct { int fd; off_t off, len; } queue[256];
+static int queued;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+#define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+static int forgot(const char *what) { return !strcmp(forgets, what); }
+
+static void apply(void)
+{
+    static __typeof__(&fallocate) real;
+    if (!real)
+        real = REAL(fallocate);
+    for (int i = 0; i < queued; i++)
+        real(queue[i].fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, queue[i].off, queue[i].len);
+    queued = 0;
+}
+
+static void settle(const char *who)
+{
+    if (forgot(who))
+        return;
+    pthread_rwlock_wrlock(&gate);
+    apply();
+    pthread_rwlock_unlock(&gate);
+}
+
+static void *worker(void *arg)
+{
+    for (;;) {
+        struct timespec t = {0, 2000000};
+        nanosleep(&t, NULL);
+        settle("worker");
+    }
+    return arg;
+}
+
+static void start(void)
+{
+    pthread_t t;
+    pthread_create(&t, NULL, worker, NULL);
+}
+
+static void in_child(void)
+{
+    gate = (pthread_rwlock_t)PTHREAD_RWLOCK_INITIALIZER;
+    queued = 0;
+    once = (pthread_once_t)PTHREAD_ONCE_INIT;
+}
+
+__attribute__((constructor)) static void init(void)
+{
+    if (getenv("TOY_FORGETS"))
+        forgets = getenv("TOY_FORGETS");
+    pthread_atfork(NULL, NULL, in_child);
+}
+
+int fallocate(int fd, int mode, off_t off, off_t len)
+{
+    if (mode != (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE)) {
+        settle("space");
+        return REAL(fallocate)(fd, mode, off, len);
+    }
+    pthread_once(&once, start);
+    pthread_rwlock_wrlock(&gate);
+    if (queued == 256)
+        apply();
+    queue[queued].fd = fd;
+    queue[queued].off = off;
+    queue[queued++].len = len + forgot("length");
+    pthread_rwlock_unlock(&gate);
+    return 0;
+}
+
+ssize_t pread(int fd, void *b, size_t n, off_t o) { settle("read"); return REAL(pread)(fd, b, n, o); }
+ssize_t read(int fd, void *b, size_t n) { settle("read"); return REAL(read)(fd, b, n); }
+ssize_t preadv(int fd, const struct iovec *v, int n, off_t o) { settle("read"); return REAL(preadv)(fd, v, n, o); }
+ssize_t readv(int fd, const struct iovec *v, int n) { settle("read"); return REAL(readv)(fd, v, n); }
+ssize_t pwrite(int fd, const void *b, size_t n, off_t o)
+{
+    settle("write");
+    if (forgot("piece") && n > 16384) { /* pieces, the second from the buffer's beginning */
+        REAL(pwrite)(fd, b, 8192, o);
+        REAL(pwrite)(fd, b, n - 8192, o + 8192);
+        return (ssize_t)n;
+    }
+    return REAL(pwrite)(fd, b, n, o);
+}
+ssize_t write(int fd, const void *b, size_t n)
+{
+    settle("write");
+    if (forgot("position")) {
+        off_t at = lseek(fd, 0, SEEK_CUR);
+        return at < 0 ? REAL(write)(fd, b, n) : REAL(pwrite)(fd, b, n, at);
+    }
+    return REAL(write)(fd, b, n);
+}
+ssize_t pwritev(int fd, const struct iovec *v, int n, off_t o) { settle("write"); return REAL(pwritev)(fd, v, n, o); }
+int ftruncate(int fd, off_t n) { settle("space"); return REAL(ftruncate)(fd, n); }
+int fstat(int fd, struct stat *s) { settle("stat"); return REAL(fstat)(fd, s); }
+int fstatat(int d, const char *p, struct stat *s, int f) { settle("stat"); return REAL(fstatat)(d, p, s, f); }
+int statx(int d, const char *p, int f, unsigned m, struct statx *s) { settle("stat"); return REAL(statx)(d, p, f, m, s); }
+int fsync(int fd) { settle("sync"); return REAL(fsync)(fd); }
+int fdatasync(int fd) { settle("sync"); return REAL(fdatasync)(fd); }
+off_t lseek(int fd, off_t o, int w) { if (w > SEEK_END) settle("seek"); return REAL(lseek)(fd, o, w); }
+int flock(int fd, int op) { settle("lock"); return REAL(flock)(fd, op); }
+int lockf(int fd, int op, off_t n) { settle("lock"); return REAL(lockf)(fd, op, n); }
+void *mmap(void *a, size_t n, int p, int f, int fd, off_t o) { if (fd >= 0) settle("mmap"); return REAL(mmap)(a, n, p, f, fd, o); }
+int fchmod(int fd, mode_t m) { settle("chmod"); return REAL(fchmod)(fd, m); }
+int futimens(int fd, const struct timespec *t) { settle("times"); return REAL(futimens)(fd, t); }
+ssize_t sendmsg(int fd, const struct msghdr *m, int f) { settle("send"); return REAL(sendmsg)(fd, m, f); }
+int close(int fd) { settle("close"); return REAL(close)(fd); }
+int dup2(int a, int b) { settle("close"); return REAL(dup2)(a, b); }
+int dup3(int a, int b, int f) { settle("close"); return REAL(dup3)(a, b, f); }
+pid_t fork(void) { settle("fork"); return REAL(fork)(); }
+void _exit(int c) { settle("exit"); REAL(_exit)(c); __builtin_unreachable(); }
+pid_t vfork(void) { settle("fork"); return REAL(fork)(); }
+int fcntl(int fd, int cmd, ...)
+{
+    va_list ap;
+    void *arg;
+    va_start(ap, cmd);
+    arg = va_arg(ap, void *);
+    va_end(ap);
+    if (cmd == F_SETLK)
+        settle("lock");
+    return REAL(fcntl)(fd, cmd, arg);
+}
+TOY
+if ! "${CC:-cc}" -shared -fPIC -O1 -w "$work/toy.c" -o "$work/toy.so" -ldl -lpthread; then
+    echo "SKIP: ${CC:-cc} cannot build the library to test with"
+    exit 77
+fi
+
+# Files in memory, so that the time goes into histories.
+[ -d /dev/shm ] && [ -w /dev/shm ] && dir=$(mktemp -d /dev/shm/model-self.XXXXXX) || dir=$work/dir
+trap 'rm -rf "$work" "$dir"' EXIT
+
+ops=pread,preadv,read,pwrite,pwritev,write,punch,zero,truncate,stat,reopen,decoy,fork,pause
+
+# try FORGETS SECONDS [ARGS...]: the model's exit status
+try() {
+    local forgets=$1 secs=$2
+    shift 2
+    TOY_FORGETS=$forgets LD_PRELOAD=$work/toy.so timeout -k 5 $((secs + 90)) "$model" \
+        --dir "$dir" --seconds "$secs" --seed 1 --buffered --save "$work" "$@" >"$work/out" 2>&1
+}
+
+failed=0
+try nothing 3 --ops "$ops"
+status=$?
+if [ $status -eq 77 ]; then
+    cat "$work/out"
+    exit 77
+elif [ $status -ne 0 ]; then
+    echo "FAIL: a right library was found wrong:"
+    cat "$work/out"
+    exit 1
+fi
+echo "ok: a right library passes"
+
+caught() {
+    local forgets=$1
+    shift
+    try "$forgets" "$limit_s" "$@"
+    if [ $? -eq 1 ] && grep -q DIVERGENCE "$work/out"; then
+        echo "ok: a library that forgets '$forgets' is caught:" \
+            "$(sed -n 's/.*broken rule: //p' "$work/out" | head -1)"
+    else
+        echo "FAIL: a library that forgets '$forgets' was not caught within $limit_s s"
+        tail -3 "$work/out"
+        failed=1
+    fi
+}
+
+caught read --ops "$ops"
+caught write --ops "$ops"
+caught space --ops "$ops"
+caught close --ops "$ops"
+caught fork --ops "$ops"
+caught exit --ops "$ops"
+caught stat --ops "punch,stat,pause"
+caught length --ops "$ops"
+caught piece --ops "$ops"
+caught position --ops "$ops"
+# The last phase: each way of handing the file over.
+for point in sync seek lock mmap chmod times send close; do
+    caught "$point" --ops pwrite,punch,stat
+done
+exit $failed
