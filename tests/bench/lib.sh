@@ -19,7 +19,9 @@ COUNTER_PIECES=write_pieces COUNTER_DEFERRED=punch_deferred
 find_tool() {
     local dir out
     for dir in "$BUILD/$(dirname "$2")" "$BUILD"; do
-        if [[ -x $dir/$1 && -f $dir/$1 && ! $SRC/$2 -nt $dir/$1 ]]; then
+        if [[ -x $dir/$1 && -f $dir/$1 &&
+            -z $(find "$SRC/${2%/*}" -maxdepth 1 -name '*.[ch]' -newer "$dir/$1" \
+                \( -name '*.h' -o -path "$SRC/$2" \)) ]]; then
             printf '%s\n' "$dir/$1"
             return 0
         fi

@@ -28,6 +28,7 @@ for scenario_fs in ext4 xfs btrfs; do
     SCENARIOS+=("punch-ascending-$scenario_fs" "punch-random-$scenario_fs")
 done
 SCENARIOS+=(pread-instructions pread-cached open-close unlink-small start-up)
+OPTIONAL_SCENARIOS='^floor-' # only when asked for by name
 QUICK_SCENARIOS='^(named|unlinked)-|^(pread|open|start|unlink-small)|^punch-.*-ext4'
 THROTTLED_SCENARIOS='^(named|unlinked|private|gate-.*|floor)-'
 ANYWHERE_SCENARIOS='^(pread-.*|start-up)$'
