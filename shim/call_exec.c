@@ -7,6 +7,8 @@
  * of vfork, which runs in its parent's memory under another pid, neither concerns the parent, whose
  * queue and worker these are: nothing is done.
  */
+#include <alloca.h>
+
 #include "call.h"
 
 /* False: in a child of vfork. */
@@ -73,7 +75,7 @@ static void list_fill(char **vector, size_t n, const char *arg, va_list *rest)
     va_start(rest, arg);                                                                           \
     const size_t length_ = list_length(arg, &rest);                                                \
     va_end(rest);                                                                                  \
-    char *vector[length_];                                                                         \
+    char **vector = alloca(length_ * sizeof *vector);                                              \
     va_start(rest, arg);                                                                           \
     list_fill(vector, length_, arg, &rest)
 

@@ -71,14 +71,17 @@ pid_t forkpty(int *master, char *name, const struct termios *termp, const struct
  * do what is to be done, put everything back, and jump into the real one as if it had been called
  * itself (it keeps the return address in a register).
  */
-__attribute__((used, visibility("hidden"))) void *shim_vfork_announce(void)
+void *shim_vfork_announce(void) __attribute__((used, visibility("hidden")));
+void *shim___vfork_announce(void) __attribute__((used, visibility("hidden")));
+
+void *shim_vfork_announce(void)
 {
     call_enter();
     fork_announce_vfork();
     return (void *)real.vfork;
 }
 
-__attribute__((used, visibility("hidden"))) void *shim___vfork_announce(void)
+void *shim___vfork_announce(void)
 {
     shim_vfork_announce();
     return (void *)real.__vfork;

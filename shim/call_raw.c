@@ -307,7 +307,9 @@ static raw_fn *target_of(const long *arg)
 }
 
 /* arg: number and the first five arguments, as the stub saved them. */
-__attribute__((used, visibility("hidden"))) void *shim_raw_target(const long *arg)
+void *shim_raw_target(const long *arg) __attribute__((used, visibility("hidden")));
+
+void *shim_raw_target(const long *arg)
 {
     raw_fn *target;
 
