@@ -17,7 +17,9 @@
 #include <dlfcn.h>
 #include <stdint.h>
 
+#ifndef RLSHIM_VERSION
 #define RLSHIM_VERSION "0.1.0"
+#endif
 
 #ifdef __cplusplus
 extern "C" {
