@@ -3,7 +3,7 @@
 #
 # The runner reports passing, failing, crashing, skipping, hanging and empty runs for what they
 # are. It runs tests/run on small scripts written here and reads its output and exit status.
-# timeout: 120
+# timeout: 240
 
 # shellcheck disable=SC2317 # the conditions are called through check
 
@@ -140,6 +140,23 @@ check "without -v it is quiet" silent_on '| SKIP'
 
 run -j 3 "$dir/good" "$dir/fails" "$dir/skips" "$dir/good" "$dir/crashes"
 check "three at a time count the same" last_is "2 passed, 2 failed, 1 skipped"
+
+many=()
+for _ in {1..40}; do many+=("$dir/good"); done
+run -j 3 "${many[@]}" "$dir/fails"
+check "tests that end at once are not lost" last_is "40 passed, 1 failed, 0 skipped"
+
+mkdir -p "$dir/b/tests/unit"
+cp "$dir/hangs" "$dir/b/tests/unit/sidecar"
+sed -i '/timeout: 1/d' "$dir/b/tests/unit/sidecar"
+echo 1 >"$dir/b/tests/unit/sidecar.timeout"
+BUILD=$dir/b run "$dir/b/tests/unit/sidecar"
+check "a timeout beside the test counts" says 'still running after 1 s'
+run --scale 2 "$dir/hangs"
+check "--scale stretches a timeout" says 'still running after 2 s'
+sed '/timeout: 1/d' "$dir/hangs" >"$dir/undeclared"
+run --timeout 1 "$dir/undeclared"
+check "--timeout is for tests that declare none" says 'still running after 1 s'
 
 sed -i 's/timeout: 1$/timeout: 100/' "$dir/hangs"
 rm -f "$PIDS"
