@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * open_loop FILE COUNT: COUNT pairs of open and close of an existing file, and the mean ns of a pair
- * as JSON on stdout.
+ * open_loop FILE COUNT: COUNT pairs of open and close of an existing file, and the mean ns of a
+ * pair as JSON on stdout.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
