@@ -64,8 +64,8 @@ sleep 300 & wait'
 script escapes 'setsid bash -c "echo \$\$ >\"\$PIDS\"; sleep 300; exit" &
 until [ -s "$PIDS" ]; do sleep 0.05; done; exit 0'
 # shellcheck disable=SC2016
-script surroundings '[ -d "$TMPDIR" ] && [ -d "$SRC/tests" ] && [ -n "$BUILD" ] && [ -n "$RLSHIM_SO" ] &&
-[ -z "${RLSHIM_PUNCH-}" ] && [ "$PWD" = "$SRC" ] && touch "$TMPDIR/x" && echo "$TMPDIR" >"$PIDS"'
+script surroundings '[ -d "$TMPDIR" ] && [ -d "$SRC/tests" ] && [ -n "$BUILD" ] && [ -n "$SHIM_SO" ] &&
+! env | grep -q "^RLSHIM_" && [ "$PWD" = "$SRC" ] && touch "$TMPDIR/x" && echo "$TMPDIR" >"$PIDS"'
 # A SIGINT that is ignored when a program starts stays ignored unless the program objects.
 # shellcheck disable=SC2016
 script interruptible 'kill -INT $$; sleep 5; exit 0'
