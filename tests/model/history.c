@@ -25,7 +25,7 @@ struct player {
     unsigned steps;
     pthread_barrier_t *start;
     pthread_t thread;
-    bool started;
+    _Atomic int *done;
 };
 
 struct show {
@@ -34,6 +34,7 @@ struct show {
     struct player player[PLAN_THREADS];
     struct actor main;
     pthread_barrier_t start;
+    _Atomic int done; /* threads that have performed all their steps */
     struct finding *f;
     bool bad;
 };
@@ -73,6 +74,8 @@ static bool make_file(struct show *sh)
 
     snprintf(f->path, sizeof(f->path), "%s/model-%d-%llu", sh->st->dir, (int)getpid(),
              (unsigned long long)sh->st->histories);
+    snprintf(f->stream_path, sizeof(f->stream_path), "%s/model-stream-%d", sh->st->dir,
+             (int)getpid());
     if (p->kind == FILE_TMPFILE)
         f->base_fd = open(sh->st->dir, O_TMPFILE | O_RDWR | direct, 0600);
     else
@@ -112,6 +115,14 @@ static bool open_slots(struct show *sh)
                 return wrong(sh, "the file can be opened again", f->path, errno);
         }
     }
+    if (plan_has(p, CALL_STREAM)) {
+        f->stream_fd = open(f->stream_path, O_CREAT | O_EXCL | O_RDWR | direct_flag(p, 0, 0), 0600);
+        unlink(f->stream_path);
+        if (f->stream_fd < 0)
+            return wrong(sh, "the file can be made", f->stream_path, errno);
+    }
+    if (p->signals && !signals_start(f))
+        return wrong(sh, "the file can be opened again", f->path, errno);
     if (plan_has(p, CALL_SHARED)) {
         f->shared_fd = subject_open(f, f->base_fd, false, O_RDWR | direct_flag(p, 0, 0));
         if (f->shared_fd < 0)
@@ -130,10 +141,12 @@ static void *play(void *arg)
 {
     struct player *pl = arg;
 
+    signals_join(pl->actor.subject, pl->actor.lane - 1);
     pthread_barrier_wait(pl->start);
     for (unsigned i = 0; i < pl->steps;)
         i += perform(&pl->actor, &pl->step[i], pl->steps - i - 1);
     perform_reap(&pl->actor);
+    atomic_fetch_add(pl->done, 1);
     return NULL;
 }
 
@@ -150,7 +163,10 @@ static bool play_all(struct show *sh)
             fprintf(stderr, "model: cannot start a thread: %s\n", strerror(err));
             _exit(1); /* those started wait at the barrier for ever */
         }
-        pl->started = true;
+    }
+    for (unsigned k = 0; p->signals && atomic_load(&sh->done) < p->threads; k++) {
+        usleep(300);
+        signals_tick(sh->player[k % p->threads].thread);
     }
     for (int t = 0; t < p->threads; t++)
         pthread_join(sh->player[t].thread, NULL);
@@ -281,6 +297,8 @@ static void close_all(struct show *sh)
             close_fd(&sh->player[t].actor.fd[s]);
     close_fd(&sh->subject.base_fd);
     close_fd(&sh->subject.shared_fd);
+    if (sh->subject.plan->signals)
+        signals_stop();
 }
 
 static bool audit(struct show *sh)
@@ -370,6 +388,7 @@ static enum outcome errors(const struct trace *t, struct finding *f)
 static enum outcome judge(struct show *sh, struct trace *t, bool clock_steady)
 {
     struct stage *st = sh->st;
+    const char *stream_bad;
     enum outcome r;
     enum check c;
 
@@ -388,6 +407,9 @@ static enum outcome judge(struct show *sh, struct trace *t, bool clock_steady)
         st->full++;
     if (r != OUTCOME_GOOD)
         return r;
+    stream_bad = sh->subject.stream_fd < 0 ? NULL : stream_check(&sh->subject, t, sh->main.rbuf);
+    if (stream_bad)
+        wrong(sh, "writes to a shared position stay whole", stream_bad, 0);
     if (sh->bad)
         return OUTCOME_BAD;
     c = check_bytes(t, sh->f);
@@ -408,7 +430,7 @@ static void cast(struct show *sh, struct stage *st, const struct plan *p)
     f->arena = st->arena;
     f->arena_fd = st->arena_fd;
     f->self = st->self;
-    f->base_fd = f->shared_fd = -1;
+    f->base_fd = f->shared_fd = f->stream_fd = -1;
     f->decoy_path = st->decoy_path;
     f->decoy_fd = st->decoy_fd;
     f->decoy = st->decoy;
@@ -427,6 +449,7 @@ static void cast(struct show *sh, struct stage *st, const struct plan *p)
             sh->player[t].step = p->step[t];
             sh->player[t].steps = p->steps[t];
             sh->player[t].start = &sh->start;
+            sh->player[t].done = &sh->done;
         }
     }
 }
@@ -455,5 +478,8 @@ enum outcome stage_run(struct stage *st, const struct plan *p, struct trace *t, 
         unlink(sh.subject.path);
     pthread_mutex_destroy(&sh.subject.shared_lock);
     /* A clock set back by an administrator is nobody's fault here. */
-    return judge(&sh, t, clock_gap_ns() - gap > -1000000);
+    enum outcome r = judge(&sh, t, clock_gap_ns() - gap > -1000000);
+
+    close_fd(&sh.subject.stream_fd);
+    return r;
 }

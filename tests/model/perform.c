@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
@@ -55,7 +56,7 @@ static void do_read(struct actor *a, const struct step *s)
 
     switch (s->call) {
     case CALL_PREADV:
-        ret = preadv(fd, iov, n, s->off);
+        ret = s->arg & 1 ? preadv(fd, iov, n, s->off) : preadv2(fd, iov, n, s->off, 0);
         break;
     case CALL_READ:
         ret = read(fd, a->rbuf, (size_t)s->len);
@@ -90,7 +91,7 @@ static void do_write(struct actor *a, const struct step *s)
     struct op *o = record_begin(a, s, EFFECT_WRITE, s->off, s->len);
 
     if (s->call == CALL_PWRITEV)
-        ret = pwritev(fd, iov, n, s->off);
+        ret = s->arg & 1 ? pwritev(fd, iov, n, s->off) : pwritev2(fd, iov, n, s->off, 0);
     else if (s->call == CALL_WRITE)
         ret = write(fd, a->wbuf, (size_t)s->len);
     else
@@ -125,6 +126,23 @@ static void do_append(struct actor *a, const struct step *s)
     record_publish(a, o);
 }
 
+/* By descriptor, by path, or by opening with O_TRUNC. */
+static int cut(const struct actor *a, const struct step *s)
+{
+    char path[64];
+    int fd = a->fd[s->slot];
+
+    if (s->arg % 4 == 0 && s->off == 0) {
+        fd = subject_open(a->subject, fd, s->arg & 4, O_WRONLY | O_TRUNC);
+        return fd < 0 ? -1 : close(fd);
+    }
+    if (s->arg % 4 == 1) {
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+        return truncate(path, s->off);
+    }
+    return ftruncate(fd, s->off);
+}
+
 static void do_space(struct actor *a, const struct step *s)
 {
     int fd = a->fd[s->slot], ret;
@@ -143,7 +161,7 @@ static void do_space(struct actor *a, const struct step *s)
         break;
     case CALL_TRUNCATE:
         o = record_begin(a, s, EFFECT_TRUNCATE, s->off, 0);
-        ret = ftruncate(fd, s->off);
+        ret = cut(a, s);
         break;
     default:
         o = record_begin(a, s, keep ? EFFECT_NONE : EFFECT_GROW, s->off, s->len);
@@ -189,6 +207,21 @@ static void do_stat(struct actor *a, const struct step *s)
     record_publish(a, o);
 }
 
+/* Nothing of this may show, but it moves data between the cache and the disk. */
+static int advise(int fd, const struct step *s)
+{
+    switch (s->arg % 3) {
+    case 0:
+        errno = posix_fadvise(fd, s->off, s->len, POSIX_FADV_DONTNEED);
+        return errno ? -1 : 0;
+    case 1:
+        return sync_file_range(fd, s->off, s->len,
+                               SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
+    default:
+        return (int)readahead(fd, s->off, (size_t)s->len);
+    }
+}
+
 static void do_plain(struct actor *a, const struct step *s)
 {
     int fd = a->fd[s->slot];
@@ -204,6 +237,9 @@ static void do_plain(struct actor *a, const struct step *s)
         break;
     case CALL_FDATASYNC:
         ret = fdatasync(fd);
+        break;
+    case CALL_ADVISE:
+        ret = advise(fd, s);
         break;
     default:
         ret = unlink(a->subject->path);
@@ -334,6 +370,16 @@ unsigned perform(struct actor *a, const struct step *s, unsigned left)
         break;
     case CALL_SHARED:
         do_shared(a, s);
+        break;
+    case CALL_STREAM:
+        do_stream(a, s);
+        break;
+    case CALL_FREAD:
+    case CALL_FWRITE:
+        do_stdio(a, s);
+        break;
+    case CALL_SPLICE:
+        do_splice(a, s);
         break;
     case CALL_PAUSE:
         usleep(20u * s->arg % 3000);

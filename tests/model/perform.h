@@ -27,6 +27,8 @@ struct subject {
     int shared_fd;    /* one description whose position all threads share, under shared_lock */
     bool shared_direct;
     pthread_mutex_t shared_lock;
+    int stream_fd; /* see streams.c */
+    char stream_path[512];
     const char *decoy_path;
     int decoy_fd;
     const unsigned char *decoy; /* its DECOY_BYTES bytes, which nothing may change */
@@ -49,6 +51,16 @@ unsigned perform(struct actor *a, const struct step *s, unsigned left);
 
 /* Waits for forked children; their failures go into the trace. */
 void perform_reap(struct actor *a);
+
+/* The stream file holds what was written, whole and in order: NULL, or what is wrong. */
+const char *stream_check(const struct subject *f, const struct trace *t, unsigned char *buf);
+
+/* Signal handlers that use the file: from signals_start to signals_stop the caller's ticks send
+ * them to the threads that have called signals_join. */
+bool signals_start(struct subject *f);
+void signals_join(struct subject *f, unsigned thread);
+void signals_tick(pthread_t thread);
+void signals_stop(void);
 
 /* Opens the subject once more, by name if `by_name`, else through /proc/self/fd of `of`. */
 int subject_open(const struct subject *f, int of, bool by_name, int flags);

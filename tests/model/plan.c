@@ -14,7 +14,9 @@ static const char *const call_names[CALLS] = {
     [CALL_FDATASYNC] = "fdatasync", [CALL_MMAP] = "mmap",       [CALL_SENDFILE] = "sendfile",
     [CALL_COPY] = "copy",           [CALL_REOPEN] = "reopen",   [CALL_DECOY] = "decoy",
     [CALL_UNLINK] = "unlink",       [CALL_FORK] = "fork",       [CALL_EXEC] = "exec",
-    [CALL_SHARED] = "shared",       [CALL_PAUSE] = "pause",
+    [CALL_SHARED] = "shared",       [CALL_PAUSE] = "pause",     [CALL_STREAM] = "stream",
+    [CALL_FREAD] = "fread",         [CALL_FWRITE] = "fwrite",   [CALL_SPLICE] = "splice",
+    [CALL_ADVISE] = "advise",
 };
 
 static const char *const settle_names[SETTLES] = {
@@ -193,6 +195,14 @@ static void set_weights(struct maker *m)
     w[CALL_UNLINK] = p->kind == FILE_NAMED && chance(m, 20) ? 1 : 0;
     w[CALL_FORK] = chance(m, 6) ? 2 : 0;
     w[CALL_EXEC] = chance(m, 3) ? 1 : 0;
+    w[CALL_STREAM] = chance(m, 12) ? 3 : 0;
+    w[CALL_SPLICE] = chance(m, 6) ? 2 : 0;
+    w[CALL_ADVISE] = chance(m, 10) ? 2 : 0;
+    if (p->mode != MODE_DIRECT && chance(m, 10))
+        w[CALL_FREAD] = w[CALL_FWRITE] = 2;
+    /* An interrupted fallocate may have done a part, which no model can know. */
+    if (p->signals)
+        w[CALL_ZERO] = w[CALL_ALLOC] = 0;
     /* A mapping beyond the end of a file that shrinks meanwhile would be killed by SIGBUS. */
     w[CALL_MMAP] = !shrink && chance(m, 6) ? 2 : 0;
     for (int c = 0; c < CALLS; c++)
@@ -258,6 +268,12 @@ static void punch_series(struct maker *m, int thread)
     }
 }
 
+static bool writes(unsigned call)
+{
+    return call == CALL_PWRITE || call == CALL_PWRITEV || call == CALL_WRITE ||
+           call == CALL_APPEND || call == CALL_STREAM || call == CALL_FWRITE;
+}
+
 static void fill(struct maker *m, struct step *s, unsigned call)
 {
     struct plan *p = m->p;
@@ -276,6 +292,11 @@ static void fill(struct maker *m, struct step *s, unsigned call)
     case CALL_APPEND:
         s->slot = 2;
         break;
+    case CALL_STREAM:
+        s->off = 0;
+        if (s->len > STREAM_MAX)
+            s->len = STREAM_MAX;
+        break;
     case CALL_PUNCH:
         pick_punch(m, s);
         break;
@@ -293,10 +314,9 @@ static void fill(struct maker *m, struct step *s, unsigned call)
     default:
         break;
     }
-    if (call == CALL_PWRITE || call == CALL_PWRITEV || call == CALL_WRITE || call == CALL_APPEND ||
-        (call == CALL_SHARED && chance(m, 50))) {
+    if (writes(call) || (call == CALL_SHARED && chance(m, 50))) {
         if (m->next_id > ID_MAX)
-            s->call = s->call == CALL_APPEND ? CALL_STAT : CALL_PREAD;
+            s->call = writes(call) ? CALL_STAT : CALL_PREAD;
         else
             s->id = (uint8_t)m->next_id++;
     }
@@ -304,7 +324,8 @@ static void fill(struct maker *m, struct step *s, unsigned call)
 
 static void child_steps(struct maker *m, int thread, struct step *fork_step)
 {
-    static const uint8_t kinds[] = {CALL_PREAD, CALL_PWRITE, CALL_PREAD, CALL_PUNCH, CALL_STAT};
+    static const uint8_t kinds[] = {CALL_PREAD, CALL_PWRITE, CALL_PREAD,
+                                    CALL_PUNCH, CALL_STAT,   CALL_STREAM};
     int n = 1 + (int)below(m, 4), made = 0;
 
     for (; made < n; made++) {
@@ -313,7 +334,9 @@ static void child_steps(struct maker *m, int thread, struct step *fork_step)
 
         if (!s)
             break;
-        fill(m, s, m->w->calls & (1u << c) ? c : CALL_PREAD);
+        if (c == CALL_STREAM ? !m->weight[c] : !(m->w->calls & (1u << c)))
+            c = CALL_PREAD;
+        fill(m, s, c);
     }
     fork_step->arg = (uint8_t)made;
 }
@@ -367,6 +390,7 @@ void plan_make(struct plan *p, uint64_t seed, const struct wishes *w)
     p->sync_init = chance(&m, 10);
     p->unlink_late = chance(&m, 50);
     p->check_late = chance(&m, 4);
+    p->signals = chance(&m, 8);
     m.unaligned = chance(&m, 50);
     lay_out(&m);
     set_weights(&m);
@@ -408,8 +432,8 @@ int plan_save(const struct plan *p, FILE *f)
     fprintf(f, "model-plan 1\n");
     fprintf(f, "seed %" PRIu64 " mode %u kind %u settle %u threads %u\n", p->seed, p->mode, p->kind,
             p->settle, p->threads);
-    fprintf(f, "drop_base %d sync_init %d unlink_late %d check_late %d\n", p->drop_base,
-            p->sync_init, p->unlink_late, p->check_late);
+    fprintf(f, "drop_base %d sync_init %d unlink_late %d check_late %d signals %d\n", p->drop_base,
+            p->sync_init, p->unlink_late, p->check_late, p->signals);
     fprintf(f, "islands %u of %" PRId64 "\n", p->islands, p->island_len);
     for (int i = 0; i < p->islands; i++)
         fprintf(f, "at %" PRId64 "\n", p->base[i]);
@@ -446,7 +470,7 @@ static int load_steps(FILE *f, struct step *s, unsigned n, unsigned max)
 
 int plan_load(struct plan *p, FILE *f)
 {
-    int version, drop, sync, late_unlink, late_check;
+    int version, drop, sync, late_unlink, late_check, signals;
 
     memset(p, 0, sizeof(*p));
     if (fscanf(f,
@@ -456,13 +480,14 @@ int plan_load(struct plan *p, FILE *f)
         version != 1 || p->mode >= MODES || p->kind >= FILE_KINDS || p->settle >= SETTLES ||
         !p->threads || p->threads > PLAN_THREADS)
         return -1;
-    if (fscanf(f, " drop_base %d sync_init %d unlink_late %d check_late %d", &drop, &sync,
-               &late_unlink, &late_check) != 4)
+    if (fscanf(f, " drop_base %d sync_init %d unlink_late %d check_late %d signals %d", &drop,
+               &sync, &late_unlink, &late_check, &signals) != 5)
         return -1;
     p->drop_base = drop;
     p->sync_init = sync;
     p->unlink_late = late_unlink;
     p->check_late = late_check;
+    p->signals = signals;
     if (fscanf(f, " islands %" SCNu8 " of %" SCNd64, &p->islands, &p->island_len) != 2 ||
         p->islands > PLAN_ISLANDS)
         return -1;

@@ -21,7 +21,8 @@ enum {
     PLAN_SLOTS = 3, /* descriptors of a thread: own, second, append */
     BLOCK = 4096,
     IO_MAX = 2 << 20, /* the largest single read or write */
-    ID_INIT = 1,      /* the write that laid the file out; threads start at 2 */
+    STREAM_MAX = 256 << 10,
+    ID_INIT = 1, /* the write that laid the file out; threads start at 2 */
     ID_MAX = 255,
 };
 
@@ -52,6 +53,11 @@ enum call {
     CALL_FORK,
     CALL_EXEC,
     CALL_SHARED,
+    CALL_STREAM,
+    CALL_FREAD,
+    CALL_FWRITE,
+    CALL_SPLICE,
+    CALL_ADVISE,
     CALL_PAUSE,
     CALLS,
 };
@@ -87,6 +93,7 @@ struct plan {
     bool drop_base;   /* the descriptor that made the file is closed once the threads have theirs */
     bool sync_init;   /* what was laid out is on disk before the threads start */
     bool unlink_late; /* FILE_UNLINKED: only after all opens, as the reported workload does */
+    bool signals;     /* handlers that use the file interrupt the threads */
     bool check_late;  /* look again after a while: a late punch would move the times */
     uint8_t direct[PLAN_THREADS]; /* a bit per slot */
     int64_t base[PLAN_ISLANDS], island_len;

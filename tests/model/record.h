@@ -26,4 +26,9 @@ void do_decoy(struct actor *a, const struct step *s);
 void do_fork(struct actor *a, const struct step *s, unsigned left);
 void do_exec(struct actor *a, const struct step *s);
 
+/* Streams and pipes: streams.c. */
+void do_stream(struct actor *a, const struct step *s);
+void do_stdio(struct actor *a, const struct step *s);
+void do_splice(struct actor *a, const struct step *s);
+
 #endif
