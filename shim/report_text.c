@@ -114,6 +114,36 @@ static void put_settings(struct cfg_text *t, const struct report *r)
     cfg_text_add(t, any ? "\n" : "  settings: all as built in\n");
 }
 
+/* `help` up to where `stop` (NULL: nothing) begins in it. */
+static const char *until(const char *help, const char *stop, char *buf, size_t n)
+{
+    const char *end = stop != NULL ? strstr(help, stop) : NULL;
+    struct cfg_text t = cfg_text_in(buf, n);
+
+    if (end == NULL)
+        return help;
+    cfg_text_bytes(&t, help, (size_t)(end - help));
+    return buf;
+}
+
+/* Counters from first to last that are not zero, under a title that is left out with them; their
+ * help texts up to `stop`. */
+static void put_group(struct cfg_text *t, const struct report *r, const char *title, int first,
+                      int last, const char *stop)
+{
+    bool any = false;
+    char what[128];
+
+    for (int i = first; i <= last; i++) {
+        if (r->value[i] == 0)
+            continue;
+        if (!any)
+            cfg_text_add(t, title);
+        any = true;
+        put_row(t, r->value[i], until(stat_help((enum stat_id)i), stop, what, sizeof what));
+    }
+}
+
 static void put_punches(struct cfg_text *t, const struct report *r)
 {
     uint64_t asked = get(r, STAT_punch_calls);
@@ -150,9 +180,7 @@ static void put_punches(struct cfg_text *t, const struct report *r)
     for (int i = STAT_punch_postponed; i <= STAT_punch_dropped; i++)
         if (r->value[i] != 0)
             put_row(t, r->value[i], stat_help((enum stat_id)i));
-    for (int i = STAT_evidence_granted; i <= STAT_evidence_ended; i++)
-        if (r->value[i] != 0)
-            put_row(t, r->value[i], stat_help((enum stat_id)i));
+    put_group(t, r, "  Evidence of sole use:\n", STAT_evidence_granted, STAT_evidence_ended, NULL);
 }
 
 static void put_writes(struct cfg_text *t, const struct report *r)
@@ -199,22 +227,6 @@ static void put_settles(struct cfg_text *t, const struct report *r)
             put_row(t, r->settled[i], why_help((enum why)i));
 }
 
-/* Counters from first to last that are not zero, under a title that is left out with them. */
-static void put_group(struct cfg_text *t, const struct report *r, const char *title, int first,
-                      int last)
-{
-    bool any = false;
-
-    for (int i = first; i <= last; i++) {
-        if (r->value[i] == 0)
-            continue;
-        if (!any)
-            cfg_text_add(t, title);
-        any = true;
-        put_row(t, r->value[i], stat_help((enum stat_id)i));
-    }
-}
-
 /* No punch, no big write: the reader's next question is whether the library saw the program. */
 static void put_nothing(struct cfg_text *t, const struct report *r)
 {
@@ -247,11 +259,11 @@ size_t report_text(const struct report *r, char *buf, size_t n)
     if (!punches && !writes)
         put_nothing(&t, r);
     put_group(&t, r, "\nReads and writes beside queued punches\n", STAT_read_overlaid,
-              STAT_write_waited);
+              STAT_write_waited, NULL);
     put_settles(&t, r);
-    put_group(&t, r, "\nCalls that report times\n", STAT_stat_adjusted, STAT_stat_adjusted);
-    put_group(&t, r, "\nWorker\n", STAT_worker_started, STAT_plain_calls);
-    put_group(&t, r, "\nCalls seen\n", STAT_calls_read, STAT_calls_name);
+    put_group(&t, r, "\nCalls that report times\n", STAT_stat_adjusted, STAT_stat_adjusted, NULL);
+    put_group(&t, r, "\nWorker\n", STAT_worker_started, STAT_plain_calls, NULL);
+    put_group(&t, r, "\nCalls seen\n", STAT_calls_read, STAT_calls_name, " seen");
     if (text_room(&t) == 0 && n > sizeof cut) {
         memcpy(buf + n - sizeof cut, cut, sizeof cut);
         t.len = n - 1;
