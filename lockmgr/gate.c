@@ -81,6 +81,33 @@ static uint64_t wait_unit(bool exclusive)
     return exclusive ? WAIT_EXCLUSIVE : WAIT_SHARED;
 }
 
+/* How long pieces may be kept waiting by exclusives that keep coming. */
+static uint64_t turn_limit_ns(const struct rl_gate *g)
+{
+    uint64_t mean = rl_load_64(&g->piece_ns);
+
+    return mean < RL_GATE_TURN_MIN_NS   ? RL_GATE_TURN_MIN_NS
+           : mean > RL_GATE_TURN_MAX_NS ? RL_GATE_TURN_MAX_NS
+                                        : mean;
+}
+
+/* A piece that could enter, but a stream of exclusives still has the gate. */
+static bool stream_has_gate(const struct rl_gate *g, uint64_t w, uint64_t now_ns)
+{
+    return (w & TURN) == 0 && now_ns - rl_load_64(&g->left_ns) < RL_GATE_GAP_NS &&
+           now_ns - rl_load_64(&g->turn_ns) < turn_limit_ns(g);
+}
+
+/* A moving mean over some 32 pieces: throttled and cached devices alternate between bursts and
+ * pauses. Racing updates may lose one sample. */
+static void learn_piece(struct rl_gate *g)
+{
+    uint64_t took = rl_now_ns() - rl_load_64(&g->since_ns);
+    uint64_t mean = rl_load_64(&g->piece_ns);
+
+    rl_store_64(&g->piece_ns, mean == 0 ? took : mean - mean / 32 + took / 32);
+}
+
 static bool can_count_waiter(uint64_t w, bool exclusive)
 {
     return (exclusive ? exclusive_waiting(w) : shared_waiting(w)) < COUNT_MASK - 1;
@@ -105,7 +132,8 @@ static rl_ticket enter(struct rl_gate *g, bool exclusive, uint64_t *waited_ns)
             waiting = false;
             era = era_of(w);
         }
-        if (may_enter(w, exclusive)) {
+        if (may_enter(w, exclusive) &&
+            (exclusive || !waiting || !stream_has_gate(g, w, rl_now_ns()))) {
             if (rl_cas_64(&g->word, &w, entered(w, exclusive, waiting)))
                 break;
             continue;
@@ -134,8 +162,11 @@ static rl_ticket enter(struct rl_gate *g, bool exclusive, uint64_t *waited_ns)
             moved_ns = now_ns;
             continue;
         }
-        rl_futex_wait(&g->seq, seq, RL_GATE_PATIENCE_NS / 4);
+        /* Exclusives that come in a stream do not wake pieces one by one: those look themselves. */
+        rl_futex_wait(&g->seq, seq, exclusive ? RL_GATE_PATIENCE_NS / 4 : RL_GATE_POLL_NS);
     }
+    if (!exclusive && shared_inside(w) == 0)
+        rl_store_64(&g->since_ns, rl_now_ns());
     if (began_ns != 0)
         *waited_ns = rl_now_ns() - began_ns;
     return era_of(w);
@@ -155,6 +186,8 @@ void rl_gate_leave_shared(struct rl_gate *g, rl_ticket ticket)
 {
     uint64_t w = rl_load_64(&g->word);
 
+    if (shared_inside(w) == 1)
+        learn_piece(g);
     do {
         if (era_of(w) != ticket || shared_inside(w) == 0)
             return;
@@ -166,16 +199,20 @@ void rl_gate_leave_shared(struct rl_gate *g, rl_ticket ticket)
 void rl_gate_leave_exclusive(struct rl_gate *g, rl_ticket ticket)
 {
     uint64_t w = rl_load_64(&g->word);
-    uint64_t next;
+    uint64_t next, now_ns;
 
     do {
         if (era_of(w) != ticket || (w & IN_EXCLUSIVE) == 0)
             return;
         next = w - IN_EXCLUSIVE;
-        if (shared_waiting(w) != 0 && rl_now_ns() - rl_load_64(&g->turn_ns) >= RL_GATE_TURN_NS)
-            next |= TURN;
+        if (shared_waiting(w) != 0) {
+            now_ns = rl_now_ns();
+            rl_store_64(&g->left_ns, now_ns);
+            if (now_ns - rl_load_64(&g->turn_ns) >= turn_limit_ns(g))
+                next |= TURN;
+        }
     } while (!rl_cas_64(&g->word, &w, next));
-    if (exclusive_waiting(w) != 0 || shared_waiting(w) != 0)
+    if (exclusive_waiting(w) != 0 || (next & TURN) != 0)
         wake(g);
 }
 

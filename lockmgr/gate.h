@@ -8,10 +8,10 @@
  * shared, draining calls (punch and other fallocate modes, truncation) enter exclusive. Readers do
  * not take part.
  *
- * Fair: a waiting exclusive goes before the next piece; when it leaves, the pieces that were
- * waiting go before the next exclusive, unless the exclusives have held the gate for less than
- * RL_GATE_TURN_NS since those pieces began to wait (a run of 13 us punches would otherwise get one
- * call per piece).
+ * Fair in time: a waiting exclusive goes before the next piece. A stream of exclusives, each coming
+ * within RL_GATE_GAP_NS of the one before, then keeps the gate for as long as a piece takes on this
+ * inode (mean, within the bounds below); after that the waiting pieces go first. Counting calls
+ * instead would give a run of 13 us punches one call per piece of milliseconds.
  *
  * The gate decides when a call is made, never what it does. So it may be wrong for a moment, and
  * that is what makes it safe in a guest: every wait is bounded; a waiter that has seen no movement
@@ -27,12 +27,18 @@
 #include "sync.h"
 
 #define RL_GATE_PATIENCE_NS 1000000000u
-#define RL_GATE_TURN_NS     500000u
+#define RL_GATE_TURN_MIN_NS 100000u
+#define RL_GATE_TURN_MAX_NS 5000000u
+#define RL_GATE_GAP_NS      50000u
+#define RL_GATE_POLL_NS     100000u
 
 struct rl_gate {
     uint64_t word; /* see gate.c */
-    uint64_t turn_ns; /* CLOCK_MONOTONIC when the first of the now waiting pieces began to wait */
-    uint32_t seq;  /* futex: moves whenever a waiter may get in */
+    uint64_t turn_ns;  /* CLOCK_MONOTONIC when the first of the now waiting pieces began to wait */
+    uint64_t since_ns; /* when the first of the pieces now inside went in */
+    uint64_t piece_ns; /* mean time that pieces are inside */
+    uint64_t left_ns;  /* when the last exclusive left */
+    uint32_t seq;      /* futex: moves whenever a waiter may get in */
     uint32_t pad;
 };
 

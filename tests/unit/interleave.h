@@ -20,11 +20,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <ucontext.h>
+#include <unistd.h>
 
 #define IL_ALL    1000000 /* more steps than any actor makes */
 #define IL_STACK  (256 * 1024)
 #define IL_DEPTH  8
-#define IL_PAIRS  20000
+#define IL_PAIRS  8000
 #define IL_ROUNDS 64
 
 struct il_scenario {
@@ -77,6 +78,13 @@ static inline void il_wait(void)
     rl_step();
 }
 
+/* A mutant is caught by its first failure. */
+#ifdef RL_MUTATE
+#define IL_BROKE() (fflush(stdout), _exit(1))
+#else
+#define IL_BROKE() ((void)0)
+#endif
+
 /* Reports the schedule that broke; the test goes on to the end of its scenario and then fails. */
 #define IL_EXPECT(cond)                                                                            \
     do {                                                                                           \
@@ -86,6 +94,7 @@ static inline void il_wait(void)
                 for (int il_i = 0; il_i < il_plan_len; il_i++)                                     \
                     printf(" %ld", il_plan[il_i]);                                                 \
                 printf("\n");                                                                      \
+                IL_BROKE();                                                                        \
             }                                                                                      \
         }                                                                                          \
     } while (0)

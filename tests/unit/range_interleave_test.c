@@ -15,7 +15,7 @@
 
 #include "sim_file.h"
 
-#define SAMPLES 5000
+#define SAMPLES 4000
 
 static uint32_t act_then; /* the activation word a late putter still believes in */
 static enum rl_put put_a, put_b;
