@@ -61,7 +61,7 @@ one_run() {
     reports=$(mktemp -d "$tmp/reports.XXXXXX") || return 1
     say_progress "  running: $label"
     if [[ $side == shim ]]; then
-        run_shimmed "$reports" "$RLSHIM_SO" "$one_inode" "${args[@]}" >"$tmp/out" 2>"$tmp/err" &
+        run_shimmed "$reports" "$SHIM_SO" "$one_inode" "${args[@]}" >"$tmp/out" 2>"$tmp/err" &
     else
         run_plain "$one_inode" "${args[@]}" >"$tmp/out" 2>"$tmp/err" &
     fi
@@ -216,7 +216,7 @@ print_header() {
     printf '  machine      %s\n' "$(machine)"
     printf '  file system  %s on %s, in %s\n' "$(fs_of "$dir")" "$(device_of "$dir")" "$dir"
     [[ -z ${LAB_FS:-} ]] || printf '  lab          direct writes throttled to %s MiB/s\n' "$LAB_THROTTLE_MB"
-    printf '  library      %s%s\n' "$RLSHIM_SO" \
+    printf '  library      %s%s\n' "$SHIM_SO" \
         "$([[ $calibrate == 1 ]] && echo ' (does nothing: calibration)')"
 }
 
@@ -291,9 +291,9 @@ main() {
     explain
 }
 
-[[ $calibrate == 1 ]] && { RLSHIM_SO=$(find_empty_library) || fatal 1 'cannot compile the empty library'; }
-[[ -f $RLSHIM_SO ]] || fatal 1 "$RLSHIM_SO is missing: run make first"
-RLSHIM_SO=$(realpath -- "$RLSHIM_SO")
+[[ $calibrate == 1 ]] && { SHIM_SO=$(find_empty_library) || fatal 1 'cannot compile the empty library'; }
+[[ -f $SHIM_SO ]] || fatal 1 "$SHIM_SO is missing: run make first"
+SHIM_SO=$(realpath -- "$SHIM_SO")
 one_inode=$(find_tool one_inode examples/one_inode.c) || fatal 1 'cannot build examples/one_inode.c'
 [[ $seconds =~ ^[0-9]*\.?[0-9]+$ ]] || fatal 2 "RLSHIM_DEMO_SECONDS=$seconds: not a number of seconds"
 tmp=$(mktemp -d) || fatal 1 'cannot make a temporary directory'

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "evidence.h"
+#include "log.h"
 
 /* Inode numbers of the first pid and user namespace (include/linux/proc_ns.h in the kernel). */
 #define INITIAL_PID_NS  "pid:[4026531836]"
@@ -22,7 +23,9 @@ struct dirent64_raw {
 struct search {
     uint64_t dev, ino;
     bool found;
-    bool blind; /* something could not be looked at */
+    bool blind;      /* something could not be looked at */
+    bool init_blind; /* process 1 could not be */
+    unsigned pid;    /* the last process that gave one of these answers */
 };
 
 /* One worker, so one set of buffers: a directory of processes, one of descriptors, one text. */
@@ -164,31 +167,32 @@ static enum stat_id look_at_ourselves(struct own_search *own)
 
 /* --- everybody else --- */
 
-static bool their_descriptor(int dir, const char *name, void *arg)
-{
-    struct search *s = arg;
-
-    s->found = same_file(dir, name, s);
-    return !s->found;
-}
-
 static void note_failure(struct search *s, long error)
 {
     if (error != -ENOENT && error != -ESRCH) /* gone meanwhile: it has nothing any more */
         s->blind = true;
 }
 
-static bool their_process(int proc_dir, const char *name, void *arg)
+static bool their_descriptor(int dir, const char *name, void *arg)
 {
     struct search *s = arg;
+    struct stat st;
+    long r = rl_raw(SYS_newfstatat, dir, name, &st, 0);
+
+    if (r != 0)
+        note_failure(s, r);
+    s->found = r == 0 && st.st_dev == s->dev && st.st_ino == s->ino;
+    return !s->found && !s->blind; /* what hides one descriptor hides all of the process */
+}
+
+static void look_at_process(int proc_dir, const char *name, struct search *s)
+{
     long dir, fds, maps;
 
-    if (number(name) == proc.pid)
-        return true;
     dir = rl_raw(SYS_openat, proc_dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0) {
         note_failure(s, dir);
-        return true;
+        return;
     }
     fds = rl_raw(SYS_openat, dir, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fds >= 0) {
@@ -205,7 +209,34 @@ static bool their_process(int proc_dir, const char *name, void *arg)
         note_failure(s, maps);
     }
     rl_raw(SYS_close, dir);
+}
+
+static bool their_process(int proc_dir, const char *name, void *arg)
+{
+    struct search *s = arg;
+    bool blind_before = s->blind;
+
+    if (number(name) == proc.pid)
+        return true;
+    look_at_process(proc_dir, name, s);
+    if (s->found || (s->blind && !blind_before))
+        s->pid = number(name);
+    if (number(name) == 1 && s->blind && !blind_before) {
+        s->blind = false;
+        s->init_blind = true;
+    }
     return !s->found;
+}
+
+/* Was the file made while this process ran? */
+static bool born_in_our_time(int fd)
+{
+    struct statx stx;
+
+    return rl_raw(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_BTIME, &stx) == 0 &&
+           (stx.stx_mask & STATX_BTIME) != 0 &&
+           (uint64_t)stx.stx_btime.tv_sec * 1000000000u + stx.stx_btime.tv_nsec >=
+               stats->started_ns;
 }
 
 static bool in_namespace(const char *link, const char *expected)
@@ -219,7 +250,7 @@ static bool in_namespace(const char *link, const char *expected)
     return strcmp(buf, expected) == 0;
 }
 
-static enum stat_id census(struct search *s, bool must_see_all)
+static enum stat_id census(int own, struct search *s, bool must_see_all)
 {
     int dir;
 
@@ -233,7 +264,13 @@ static enum stat_id census(struct search *s, bool must_see_all)
     if (!each_number(dir, process_buf, sizeof process_buf, their_process, s) && !s->found)
         s->blind = true;
     rl_raw(SYS_close, dir);
-    return s->found || (must_see_all && s->blind) ? STAT_punch_no_sole : EVIDENCE_OK;
+    if (s->init_blind && !born_in_our_time(own))
+        s->blind = true;
+    if (!s->found && !(must_see_all && s->blind))
+        return EVIDENCE_OK;
+    log_line(CFG_LOG_DEBUG, LOG_S("punches of inode "), LOG_N(s->ino), LOG_S(" stay inline: process "),
+             LOG_N(s->pid), LOG_S(s->found ? " has the file" : " cannot be looked at"));
+    return STAT_punch_no_sole;
 }
 
 enum stat_id evidence_gather(const struct rl_inode *inode, const struct file_state *fs, int fd,
@@ -260,9 +297,9 @@ enum stat_id evidence_gather(const struct rl_inode *inode, const struct file_sta
     if (refusal != EVIDENCE_OK)
         goto no;
     if (fs->share == CFG_SHARE_PRIVATE)
-        refusal = forks != 0 ? census(&ours.s, false) : EVIDENCE_OK;
+        refusal = forks != 0 ? census(*own, &ours.s, false) : EVIDENCE_OK;
     else
-        refusal = ours.born_nameless ? EVIDENCE_OK : census(&ours.s, true);
+        refusal = ours.born_nameless ? EVIDENCE_OK : census(*own, &ours.s, true);
     if (refusal == EVIDENCE_OK && rl_load_32(&proc.forks) != forks)
         refusal = STAT_punch_no_evidence_yet;
     if (refusal == EVIDENCE_OK)

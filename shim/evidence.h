@@ -8,7 +8,9 @@
  *   auto     the inode has no name, and no other process has it open or mapped: either it never had
  *            a name (O_TMPFILE, memfd) and no child was made since, or a census of /proc sees every
  *            process of the machine (root, initial pid and user namespace, no unreadable entry) and
- *            finds none
+ *            finds none. One exception: where process 1 is shielded even from root (seen on
+ *            Firecracker guests), it is passed over if the file was made during this process's
+ *            life; init would have had to open a data file of ours by name and keep it open
  *   private  the operator vouches for strangers; after a fork, no process that can be read has it,
  *            and no other member of the family has it on (family.h)
  *

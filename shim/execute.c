@@ -398,7 +398,7 @@ static int drain_gated(const struct drain_call *call, struct rl_inode *inode)
 {
     GATE_HOLD(hold);
 
-    if (file_state(inode)->gate)
+    if (policy_drain_gated(file_state(inode)->gate, (enum file_kind)(file_state(inode)->kind - 1)))
         gate_enter(&hold, inode, true);
     return call->issue(call);
 }

@@ -34,3 +34,11 @@ struct split_plan policy_split(const struct split_facts *f)
         plan.piece_bytes = 0;
     return plan;
 }
+
+bool policy_drain_gated(bool gate, enum file_kind kind)
+{
+    /* ext4 and XFS call inode_dio_wait under the inode lock. btrfs waits for ordered extents in the
+     * range only; there the gate would only keep punches waiting (measured: 30,000 instead of
+     * 110,000 punches in 4 s, and readers no better off). tmpfs has no direct I/O in flight. */
+    return gate && (kind == FILE_KIND_EXT4 || kind == FILE_KIND_XFS);
+}

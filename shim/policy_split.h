@@ -39,4 +39,8 @@ struct split_plan {
 
 struct split_plan policy_split(const struct split_facts *f);
 
+/* Does a punch, truncation or the like on this file system wait for all direct I/O of the inode, so
+ * that it has to pass the gate? */
+bool policy_drain_gated(bool gate, enum file_kind kind);
+
 #endif

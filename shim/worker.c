@@ -17,6 +17,7 @@
 #include "evidence.h"
 #include "family.h"
 #include "log.h"
+#include "policy_split.h"
 #include "real.h"
 #include "ring.h"
 #include "worker.h"
@@ -444,7 +445,7 @@ static void fetch(struct job *job, uint64_t now_ns)
     if (job->out) {
         job->used_ns = now_ns;
         job->gate_ns = now_ns;
-        job->requested = job->fs->gate;
+        job->requested = policy_drain_gated(job->fs->gate, (enum file_kind)(job->fs->kind - 1));
         if (job->requested)
             rl_gate_request(&job->inode->gate, &job->ticket);
     }

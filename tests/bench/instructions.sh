@@ -16,8 +16,8 @@ short=5000
 long=105000
 
 command -v valgrind >/dev/null || { echo "SKIP: valgrind is not installed"; exit 77; }
-[[ -f $RLSHIM_SO ]] || { echo "SKIP: $RLSHIM_SO is not built"; exit 77; }
-RLSHIM_SO=$(realpath -- "$RLSHIM_SO")
+[[ -f $SHIM_SO ]] || { echo "SKIP: $SHIM_SO is not built"; exit 77; }
+SHIM_SO=$(realpath -- "$SHIM_SO")
 loop=$(find_tool pread_loop tests/bench/pread_loop.c) || exit 1
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
@@ -36,7 +36,7 @@ collected() {
 }
 
 : >"$work/empty.conf"
-shim=("LD_PRELOAD=$RLSHIM_SO" "RLSHIM_CONF=$work/empty.conf" "RLSHIM_REPORT=$work")
+shim=("LD_PRELOAD=$SHIM_SO" "RLSHIM_CONF=$work/empty.conf" "RLSHIM_REPORT=$work")
 a1=$(collected $short) && a2=$(collected $long) || exit 1
 b1=$(collected $short "${shim[@]}") && b2=$(collected $long "${shim[@]}") || exit 1
 [[ -n $a1 && -n $a2 && -n $b1 && -n $b2 ]] || { echo "callgrind printed no count" >&2; exit 1; }

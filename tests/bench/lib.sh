@@ -5,10 +5,10 @@
 # builds one that is missing), reads the one-line JSON that they print, asks the exit reports of the
 # shim whether a mitigation acted, and names kernel, file system and device.
 #
-# In: SRC (source root). BUILD, RLSHIM_SO, CC are taken from the environment where they are set.
+# In: SRC (source root). BUILD, SHIM_SO, CC are taken from the environment where they are set.
 
 BUILD=${BUILD:-$SRC/build}
-RLSHIM_SO=${RLSHIM_SO:-$BUILD/librlshim.so}
+SHIM_SO=${SHIM_SO:-$BUILD/librlshim.so}
 
 # The counters of the exit report that prove that something was done, and the only place that names
 # them: pieces that big direct writes were issued in; hole punches answered before they were applied.

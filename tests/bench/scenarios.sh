@@ -120,7 +120,7 @@ define_scenario() { # NAME DIR
     start-up)
         A_IS='true' B_IS='LD_PRELOAD=the shim true' WHOLE=pairs
         PAIRS=$((quick ? 40 : 200))
-        A_CMD=("$spawn_loop" "$(type -P true)" "$PAIRS" "$RLSHIM_SO")
+        A_CMD=("$spawn_loop" "$(type -P true)" "$PAIRS" "$SHIM_SO")
         METRICS=('start to end|value|1|us|diff|est <= 500')
         ;;
     pread-instructions)

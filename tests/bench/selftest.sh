@@ -130,18 +130,18 @@ say='choose' expect 3 'one_inode says where it cannot run' "$one_inode" --dir "$
 
 bench=("$SRC/tests/bench/bench" --quick --pairs 1 --seconds 0.2 --dir "$work")
 say='no exit report' expect 1 'bench fails when no exit report was written' \
-    env RLSHIM_SO="$work/reports_of_nothing.so" "${bench[@]}" pread-cached
+    env SHIM_SO="$work/reports_of_nothing.so" "${bench[@]}" pread-cached
 say="$COUNTER_DEFERRED = 0" expect 1 'bench fails when the report says that nothing was deferred' \
-    env RLSHIM_SO="$work/reports_0.so" "${bench[@]}" punch-ascending-ext4
+    env SHIM_SO="$work/reports_0.so" "${bench[@]}" punch-ascending-ext4
 expect 0 'bench passes when the counters say that it acted' \
-    env RLSHIM_SO="$work/reports_9.so" "${bench[@]}" punch-ascending-ext4 --out "$work/figures"
+    env SHIM_SO="$work/reports_9.so" "${bench[@]}" punch-ascending-ext4 --out "$work/figures"
 say='"scenario":"punch-ascending-ext4","metric":"one punch"' expect 0 'and its figures are in --out' \
     cat "$work/figures"
 say='MISSED: est <= 500' expect 1 'bench fails when a target is missed' \
-    env RLSHIM_SO="$work/starts_slowly.so" "$SRC/tests/bench/bench" start-up
+    env SHIM_SO="$work/starts_slowly.so" "$SRC/tests/bench/bench" start-up
 expect 2 'bench refuses a scenario that does not exist' "${bench[@]}" --calibrate no-such
 expect 2 'bench asks for the library to be built' \
-    env RLSHIM_SO="$work/missing.so" "${bench[@]}" pread-cached
+    env SHIM_SO="$work/missing.so" "${bench[@]}" pread-cached
 
 say='B/A 2  \[2, 2\] at 95' expect 0 'pairs finds an exact ratio' \
     "$pairs" < <(seq 1 10 | awk '{ print $1, 2 * $1 }')
