@@ -8,10 +8,11 @@ set -u
 
 SRC=${SRC:-$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)}
 BUILD=${BUILD:-$SRC/build}
-RLSHIM_SO=${RLSHIM_SO:-$BUILD/librlshim.so}
+lib=${SHIM_SO:-$BUILD/librlshim.so}
 rlshim=$BUILD/rlshim
 program=$BUILD/tests/preload/report
-dir=$(mktemp -d "${TMPDIR:-/tmp}/report.XXXXXX") || exit 1
+# Many small files: in memory where that can be had, since a busy disk takes seconds for each.
+dir=$(mktemp -d "/dev/shm/report.XXXXXX" 2>/dev/null || mktemp -d "${TMPDIR:-/tmp}/report.XXXXXX") || exit 1
 failures=0
 child=
 
@@ -40,7 +41,7 @@ with() { # with KEY=VALUE... -- PROGRAM ARGUMENT...
         shift
     done
     shift
-    env "${env[@]}" LD_PRELOAD="$RLSHIM_SO" "$@"
+    env "${env[@]}" LD_PRELOAD="$lib" "$@"
 }
 counter() { # counter NAME FILE...: from JSON, one member a line
     local name=$1
@@ -133,7 +134,7 @@ start() {
     for pair in "$@"; do env+=("RLSHIM_$pair"); done
     rm -f to from
     mkfifo to from
-    env "${env[@]}" LD_PRELOAD="$RLSHIM_SO" "$program" data 400 wait <to >from &
+    env "${env[@]}" LD_PRELOAD="$lib" "$program" data 400 wait <to >from &
     child=$!
     exec 8>to 9<from
     hear
