@@ -159,6 +159,10 @@ finish() {
     same "exit status" 0 $?
     child=
 }
+# The descriptor of the program's file, which has no name.
+data_of() {
+    find "/proc/$1/fd" -lname '*/data (deleted)' 2>/dev/null | head -n 1
+}
 deferred_so_far() {
     sed -n 's/^control:.* deferred=\([0-9]*\) .*/\1/p' <<<"$heard"
 }
@@ -207,8 +211,11 @@ if ! until_deferred; then
     finish
 else
     # The queue holds what the last round put there; off applies it.
+    [ "$(stat -L -c %b "$(data_of "$child")")" -gt 1600 ] || not_ok "nothing was queued before off"
     got=$("$rlshim" off "$child")
     same "off" "0 process $child: rlshim is off and everything is applied" "$? $got"
+    # 512-byte sectors of the 200 blocks that are left.
+    same "sectors after off" 1600 "$(stat -L -c %b "$(data_of "$child")")"
     before=$(deferred_so_far)
     for _ in 1 2 3 4 5; do
         ask round
