@@ -19,6 +19,7 @@
 #define WAIT_EXCLUSIVE ((uint64_t)1 << 36)
 #define ERA            ((uint64_t)1 << 48)
 #define COUNT_MASK     ((uint64_t)0xfff)
+#define NOT_COUNTED    ((rl_ticket)UINT32_MAX) /* no era: takes no other waiter's count away */
 
 static unsigned shared_inside(uint64_t w)
 {
@@ -59,8 +60,8 @@ static bool may_enter(uint64_t w, bool exclusive)
     if ((w & IN_EXCLUSIVE) != 0)
         return false;
     if (exclusive)
-        return shared_inside(w) == 0 && (w & TURN) == 0;
-    return (exclusive_waiting(w) == 0 || (w & TURN) != 0) && shared_inside(w) < COUNT_MASK - 1;
+        return (shared_inside(w) == 0 || RL_MUTANT(25)) && (w & TURN) == 0;
+    return (exclusive_waiting(w) == 0 || RL_MUTANT(26) || (w & TURN) != 0) && shared_inside(w) < COUNT_MASK - 1;
 }
 
 /* The word after entering; waiting: the caller is among the counted waiters. */
@@ -71,7 +72,7 @@ static uint64_t entered(uint64_t w, bool exclusive, bool waiting)
     w += IN_SHARED;
     if (waiting)
         w -= WAIT_SHARED;
-    if (shared_waiting(w) == 0)
+    if (shared_waiting(w) == 0 && !RL_MUTANT(27))
         w &= ~TURN; /* the turn ends with the last piece that waited for it */
     return w;
 }
@@ -117,7 +118,8 @@ static rl_ticket enter(struct rl_gate *g, bool exclusive, uint64_t *waited_ns)
 {
     uint64_t w = rl_load_64(&g->word);
     uint64_t began_ns = 0;
-    uint64_t moved_ns = 0; /* when seq was last seen to move */
+    uint64_t moved_ns = 0;   /* when seq was last seen to move */
+    uint64_t blocked_ns = 0; /* since when it has been waiting in this era */
     uint32_t last_seq = 0;
     bool waiting = false;
     rl_ticket era = era_of(w);
@@ -128,9 +130,10 @@ static rl_ticket enter(struct rl_gate *g, bool exclusive, uint64_t *waited_ns)
         uint64_t now_ns;
 
         w = rl_load_64(&g->word);
-        if (waiting && era_of(w) != era) { /* somebody declared a new era: we are not counted in it */
-            waiting = false;
+        if (waiting && era_of(w) != era) { /* a new era: we are not counted in it */
+            waiting = RL_MUTANT(24);
             era = era_of(w);
+            blocked_ns = rl_now_ns();
         }
         if (may_enter(w, exclusive) &&
             (exclusive || !waiting || !stream_has_gate(g, w, rl_now_ns()))) {
@@ -140,7 +143,7 @@ static rl_ticket enter(struct rl_gate *g, bool exclusive, uint64_t *waited_ns)
         }
         now_ns = rl_now_ns();
         if (began_ns == 0) {
-            began_ns = moved_ns = now_ns;
+            began_ns = moved_ns = blocked_ns = now_ns;
             last_seq = seq;
         }
         if (!waiting && can_count_waiter(w, exclusive)) {
@@ -156,10 +159,11 @@ static rl_ticket enter(struct rl_gate *g, bool exclusive, uint64_t *waited_ns)
             last_seq = seq;
             moved_ns = now_ns;
         }
-        if (now_ns - moved_ns > RL_GATE_PATIENCE_NS) {
+        if ((now_ns - moved_ns > RL_GATE_PATIENCE_NS && !RL_MUTANT(22)) ||
+            (now_ns - blocked_ns > RL_GATE_LONGEST_NS && !RL_MUTANT(22) && !RL_MUTANT(23))) {
             if (rl_cas_64(&g->word, &w, (w & ~(ERA - 1)) + ERA))
                 wake(g);
-            moved_ns = now_ns;
+            moved_ns = blocked_ns = now_ns;
             continue;
         }
         /* Exclusives that come in a stream do not wake pieces one by one: those look themselves. */
@@ -189,7 +193,7 @@ void rl_gate_leave_shared(struct rl_gate *g, rl_ticket ticket)
     if (shared_inside(w) == 1)
         learn_piece(g);
     do {
-        if (era_of(w) != ticket || shared_inside(w) == 0)
+        if ((era_of(w) != ticket && !RL_MUTANT(28)) || shared_inside(w) == 0)
             return;
     } while (!rl_cas_64(&g->word, &w, w - IN_SHARED));
     if (shared_inside(w) == 1 && (exclusive_waiting(w) != 0 || shared_waiting(w) != 0))
@@ -202,13 +206,13 @@ void rl_gate_leave_exclusive(struct rl_gate *g, rl_ticket ticket)
     uint64_t next, now_ns;
 
     do {
-        if (era_of(w) != ticket || (w & IN_EXCLUSIVE) == 0)
+        if ((era_of(w) != ticket && !RL_MUTANT(28)) || (w & IN_EXCLUSIVE) == 0)
             return;
         next = w - IN_EXCLUSIVE;
         if (shared_waiting(w) != 0) {
             now_ns = rl_now_ns();
             rl_store_64(&g->left_ns, now_ns);
-            if (now_ns - rl_load_64(&g->turn_ns) >= turn_limit_ns(g))
+            if (now_ns - rl_load_64(&g->turn_ns) >= turn_limit_ns(g) && !RL_MUTANT(29))
                 next |= TURN;
         }
     } while (!rl_cas_64(&g->word, &w, next));
@@ -220,9 +224,12 @@ void rl_gate_request(struct rl_gate *g, rl_ticket *era)
 {
     uint64_t w = rl_load_64(&g->word);
 
-    while (can_count_waiter(w, true) && !rl_cas_64(&g->word, &w, w + WAIT_EXCLUSIVE))
-        ;
-    *era = era_of(w);
+    *era = NOT_COUNTED;
+    while (can_count_waiter(w, true))
+        if (rl_cas_64(&g->word, &w, w + WAIT_EXCLUSIVE)) {
+            *era = era_of(w);
+            return;
+        }
 }
 
 bool rl_gate_try_requested(struct rl_gate *g, rl_ticket *era)
@@ -246,7 +253,8 @@ void rl_gate_withdraw(struct rl_gate *g, rl_ticket era)
 
     while (era_of(w) == era && exclusive_waiting(w) != 0)
         if (rl_cas_64(&g->word, &w, w - WAIT_EXCLUSIVE)) {
-            wake(g);
+            if (!RL_MUTANT(30))
+                wake(g);
             return;
         }
 }

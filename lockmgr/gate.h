@@ -16,8 +16,9 @@
  * The gate decides when a call is made, never what it does. So it may be wrong for a moment, and
  * that is what makes it safe in a guest: every wait is bounded; a waiter that has seen no movement
  * for RL_GATE_PATIENCE_NS concludes that somebody left without saying so (siglongjmp out of a
- * handler, a killed vfork child), declares a new era with nobody inside, and goes on. Leaving with
- * an old era's ticket does nothing.
+ * handler, a killed vfork child), declares a new era with nobody inside, and goes on. So does one
+ * that waited RL_GATE_LONGEST_NS while others passed: a waiter that was lost while it was counted
+ * would hold up the other side for ever. Leaving with an old era's ticket does nothing.
  *
  * No allocation, no lock, async-signal-safe. Zeroed memory is an open gate.
  */
@@ -27,6 +28,7 @@
 #include "sync.h"
 
 #define RL_GATE_PATIENCE_NS 1000000000u
+#define RL_GATE_LONGEST_NS  4000000000u
 #define RL_GATE_TURN_MIN_NS 100000u
 #define RL_GATE_TURN_MAX_NS 5000000u
 #define RL_GATE_GAP_NS      50000u

@@ -20,7 +20,9 @@ struct rl_inode *rl_inode_find(struct rl_inode_table *t, uint64_t dev, uint64_t 
         struct rl_inode *i = &set[way];
 
         *gen = rl_load_32(&i->gen);
-        if (*gen == 0 || (*gen & 1) != 0 || rl_load_64(&i->ino) != ino || rl_load_64(&i->dev) != dev)
+        if (*gen == 0 || ((*gen & 1) != 0 && !RL_MUTANT(31)))
+            continue;
+        if (rl_load_64(&i->ino) != ino || rl_load_64(&i->dev) != dev)
             continue;
         rl_fence_load(); /* the key before the generation that vouches for it; pairs with
                           * key_change's stores */
@@ -30,7 +32,8 @@ struct rl_inode *rl_inode_find(struct rl_inode_table *t, uint64_t dev, uint64_t 
     return NULL;
 }
 
-static bool lock_take(struct rl_inode_table *t)
+/* What it wrote into the lock, 0 if it did not get it. */
+static uint32_t lock_take(struct rl_inode_table *t)
 {
     uint32_t now = (uint32_t)(rl_now_ns() / 1000000u) | 1;
 
@@ -38,27 +41,42 @@ static bool lock_take(struct rl_inode_table *t)
         uint32_t seen = 0;
 
         if (rl_cas_32(&t->lock, &seen, now))
-            return true;
-        if (now - seen > LOCK_STEAL_MS && now - seen < UINT32_MAX / 2)
+            return now;
+        if (now - seen > LOCK_STEAL_MS && !RL_MUTANT(32) && now - seen < UINT32_MAX / 2)
             rl_cas_32(&t->lock, &seen, 0);
         else if (spin % 64 == 63)
             rl_raw(SYS_sched_yield);
     }
-    return false;
+    return 0;
 }
 
-static void key_change(struct rl_inode *i, uint64_t dev, uint64_t ino)
+/* Not if it was stolen meanwhile: then it is another's. */
+static void lock_drop(struct rl_inode_table *t, uint32_t lock)
 {
-    rl_add_32(&i->gen, 1); /* odd: look-ups pass by */
+    rl_cas_32(&t->lock, &lock, 0);
+}
+
+/* 0: somebody whose lock was stolen is at it, or was and is gone; then the way is lost, which is
+ * better than a key made of two. */
+static uint32_t key_change(struct rl_inode *i, uint64_t dev, uint64_t ino)
+{
+    uint32_t gen = rl_load_32(&i->gen);
+
+    if ((gen & 1) != 0 || !rl_cas_32(&i->gen, &gen, gen + 1)) /* odd: look-ups pass by */
+        return 0;
     rl_store_64(&i->dev, dev);
     rl_store_64(&i->ino, ino);
     rl_store_32(&i->flags, 0);
-    rl_add_32(&i->gen, 1);
+    gen = gen + 2 != 0 ? gen + 2 : 2; /* 0 is "never used" */
+    rl_store_32(&i->gen, gen);
+    return gen;
 }
 
 static bool evictable(const struct rl_inode *i)
 {
-    return (rl_load_32(&i->table.act) & RL_ACT_STATE) == RL_ACT_OFF && rl_gate_idle(&i->gate);
+    return (rl_load_32(&i->gen) & 1) == 0 &&
+           ((rl_load_32(&i->table.act) & RL_ACT_STATE) == RL_ACT_OFF || RL_MUTANT(33)) &&
+           (rl_gate_idle(&i->gate) || RL_MUTANT(34));
 }
 
 struct rl_inode *rl_inode_get(struct rl_inode_table *t, uint64_t dev, uint64_t ino, uint32_t *gen)
@@ -66,10 +84,12 @@ struct rl_inode *rl_inode_get(struct rl_inode_table *t, uint64_t dev, uint64_t i
     struct rl_inode *set = set_of(t, dev, ino);
     struct rl_inode *victim = NULL;
     struct rl_inode *found = rl_inode_find(t, dev, ino, gen);
+    uint32_t lock;
 
-    if (found != NULL || !lock_take(t))
+    if (found != NULL || (lock = lock_take(t)) == 0)
         return found;
-    found = rl_inode_find(t, dev, ino, gen);
+    if (!RL_MUTANT(35))
+        found = rl_inode_find(t, dev, ino, gen);
     for (int way = 0; found == NULL && way < RL_INODE_WAYS; way++) {
         uint32_t g = rl_load_32(&set[way].gen);
 
@@ -79,10 +99,9 @@ struct rl_inode *rl_inode_get(struct rl_inode_table *t, uint64_t dev, uint64_t i
             victim = &set[way];
     }
     if (found == NULL && victim != NULL) {
-        key_change(victim, dev, ino);
-        *gen = rl_load_32(&victim->gen);
-        found = victim;
+        *gen = key_change(victim, dev, ino);
+        found = *gen != 0 ? victim : NULL;
     }
-    rl_store_32(&t->lock, 0);
+    lock_drop(t, lock);
     return found;
 }

@@ -1,0 +1,135 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# mutants: breaks the lock manager in one place at a time and demands that a test notices.
+#
+#   tests/stress/mutants.sh [NUMBER...]       all, or only these
+#
+# Each number builds the lock manager's tests with RL_MUTATE=NUMBER and runs them, quick ones first,
+# until one fails or hangs; 60 s a test. Mutant 0 is the code as it is, which must pass them all.
+# timeout: 3600
+set -u
+
+SRC=${SRC:-$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)}
+BUILD=${BUILD:-$SRC/build}
+CC=${CC:-gcc}
+out=$BUILD/mutants
+seconds=${MUTANT_SECONDS:-30}
+
+if ! echo 'int main(void) { return 0; }' | "$CC" -x c - -o /dev/null -lcmocka 2>/dev/null; then
+    echo "SKIP: no compiler, or no cmocka to link with"
+    exit 77
+fi
+mkdir -p "$out" || exit 1
+
+what=(
+    "nothing: the code as it is"
+    "free list: the tag of a head does not move"
+    "tail: merges over a gap of one block"
+    "tail: emptied before its range is in a node"
+    "put: the generation does not move"
+    "put: does not look at the activation again after its push"
+    "overlaps: leaves out the wide list"
+    "removal: the generation does not move"
+    "pass: throws the tails away"
+    "pass: counts as done when it begins"
+    "cut: drops the right part"
+    "applied: takes along what came meanwhile"
+    "pool: refuses the consumer while putters are counted"
+    "put: takes the tail of a newer activation for a leftover"
+    "overlaps: believes a look during a removal"
+    "close: does not look again, and looks believe a closing table"
+    "removal: the generation moves before only"
+    "removal: walkers over wide are not warned"
+    "pass: claims ranges of older activations"
+    "stretch: grows over ranges of older activations"
+    "want: applies ranges of older activations"
+    "cut: the generation does not move"
+    "gate: whoever is lost is never forgotten"
+    "gate: a lost waiter starves the other side"
+    "gate: a waiter does not notice the new era"
+    "gate: an exclusive does not wait for pieces"
+    "gate: pieces pass waiting exclusives"
+    "gate: the turn of the pieces never ends"
+    "gate: stale tickets let others out"
+    "gate: pieces never get a turn"
+    "gate: withdrawing wakes nobody"
+    "inodes: look-ups see entries whose key changes"
+    "inodes: a lost inserter's lock stays for ever"
+    "inodes: an entry with an open table gives way"
+    "inodes: an entry with a busy gate gives way"
+    "inodes: does not look again under the lock"
+)
+
+tests_of() {
+    if [ "$1" -eq 0 ]; then
+        echo ranges_test range_table_test range_interleave_test range_torture gate_test \
+            gate_torture inode_table_test
+    elif [ "$1" -le 21 ]; then
+        echo ranges_test range_table_test range_interleave_test range_torture
+    elif [ "$1" -le 30 ]; then
+        echo gate_test gate_torture
+    else
+        echo inode_table_test
+    fi
+}
+
+build() {
+    local n=$1 name=$2 bin=$3 src mutate=()
+    local flags=(-std=gnu11 -O2 -pthread -I"$SRC")
+
+    [ "$n" -eq 0 ] || mutate=(-DRL_MUTATE="$n")
+    case $name in
+    *_torture) src=("$SRC/tests/stress/$name.c") ;;
+    *_interleave_test) src=("$SRC/tests/unit/$name.c") ;;
+    *) src=("$SRC/tests/unit/$name.c" "$SRC"/lockmgr/*.c) ;;
+    esac
+    "$CC" "${flags[@]}" ${mutate[@]+"${mutate[@]}"} "${src[@]}" -o "$bin" -lcmocka
+}
+
+passed=0
+failed=0
+numbers=("$@")
+[ ${#numbers[@]} -gt 0 ] || numbers=($(seq 0 $((${#what[@]} - 1))))
+printf '%-7s %-62s %-24s %s\n' mutant "what it breaks" "caught by" seconds
+for n in "${numbers[@]}"; do
+    by=
+    took=
+    broken=
+    for name in $(tests_of "$n"); do
+        bin=$out/$name.$n
+        args=()
+        if ! build "$n" "$name" "$bin"; then
+            broken=$name
+            break
+        fi
+        case $name in
+        *_torture) args=(--seconds "$seconds" --seed "$((n + 1))") ;;
+        esac
+        begin=${EPOCHREALTIME/[.,]/}
+        timeout -k 1 60 "$bin" ${args[@]+"${args[@]}"} >"$out/$name.$n.log" 2>&1
+        rc=$?
+        took=$(((${EPOCHREALTIME/[.,]/} - begin) / 100000))
+        rm -f "$bin"
+        if [ "$rc" -ne 0 ]; then
+            by=$name
+            [ "$rc" -ne 124 ] || by="$name (hangs)"
+            break
+        fi
+    done
+    if [ -n "$broken" ]; then
+        by="does not build: $broken" took=0
+        failed=$((failed + 1))
+    elif [ "$n" -eq 0 ] && [ -z "$by" ]; then
+        by="(rightly nobody)"
+        passed=$((passed + 1))
+    elif [ "$n" -ne 0 ] && [ -n "$by" ]; then
+        passed=$((passed + 1))
+    else
+        by=${by:-"NOBODY"}
+        failed=$((failed + 1))
+    fi
+    printf '%-7s %-62s %-24s %d.%d\n' "$n" "${what[$n]}" "$by" $((took / 10)) $((took % 10))
+done
+echo "$passed passed, $failed failed, 0 skipped"
+[ "$failed" -eq 0 ]
