@@ -33,7 +33,7 @@ BASE     := -std=gnu11 -D_GNU_SOURCE= -DRLSHIM_VERSION='"$(VERSION)"' -DRLSHIM_L
 # the worker thread cannot run the dynamic linker.
 SHIM_CFLAGS  := -fPIC -fvisibility=hidden -ftls-model=initial-exec -fexceptions -U_FORTIFY_SOURCE \
                 -fno-strict-aliasing
-SHIM_LDFLAGS := -shared -Wl,-z,now -Wl,-z,relro -Wl,-z,noexecstack -Wl,--no-undefined -Wl,-soname,librlshim.so
+SHIM_LDFLAGS := -shared -Wl,-z,now -Wl,-z,relro -Wl,-z,noexecstack -Wl,--no-undefined -Wl,-Bsymbolic-functions -Wl,-soname,librlshim.so
 
 SAN_asan  := -fsanitize=address,undefined -fno-omit-frame-pointer -fno-sanitize-recover=undefined
 SAN_ubsan := -fsanitize=undefined -fno-sanitize-recover=undefined
@@ -43,7 +43,7 @@ SAN       := $(SAN_$(VARIANT))
 LOCKMGR  := ranges range_table drain gate inode_table
 SHIM_CORE := config config_load config_match config_notice config_value control evidence execute \
              family file init log policy_punch policy_split real report report_json report_stats \
-             report_text settle stat_times stats text worker
+             report_text settle stat_times stats text unwind worker
 SHIM_CALLS := call_aio call_attr call_copy call_exec call_fd call_map call_mount call_name call_open \
               call_privilege call_process call_raw call_read call_space call_stat call_stream \
               call_sync call_write

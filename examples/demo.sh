@@ -4,11 +4,11 @@
 # demo.sh: what `make demo` shows in under a minute: one_inode without and with the shim, in turn,
 # on a disk of this machine, as a table and as two histograms side by side.
 #
-# It looks for a directory on ext4, XFS or btrfs: RLSHIM_DEMO_DIR, else TMPDIR, /var/tmp, /tmp, HOME.
+# It looks for a directory on ext4, XFS or btrfs: DEMO_DIR, else TMPDIR, /var/tmp, /tmp, HOME.
 # As root it falls back to the lab (a RAM-backed loop device, direct writes throttled to 300 MiB/s)
-# where there is none, or where the disk cannot show the stall; RLSHIM_DEMO_LAB=ext4, xfs or btrfs
-# goes there at once. RLSHIM_DEMO_SECONDS (2) is the length of one run. With
-# RLSHIM_DEMO_CALIBRATE=1 a library that does nothing takes the shim's place: that shows the noise.
+# where there is none, or where the disk cannot show the stall; DEMO_LAB=ext4, xfs or btrfs
+# goes there at once. DEMO_SECONDS (2) is the length of one run. With
+# DEMO_CALIBRATE=1 a library that does nothing takes the shim's place: that shows the noise.
 #
 # Exit: 0; 1 if data was wrong or the shim did not act; 77 if there is no place to run in.
 
@@ -21,13 +21,13 @@ LAB=$SRC/tests/lab/lab.sh
 LAB_SIZE_MB=5120
 LAB_THROTTLE_MB=300
 NEED_MIB=6144        # layout, two seconds of a fast disk, and room for others
-ENOUGH_S=${RLSHIM_DEMO_ENOUGH_S:-38} # no further pair is begun after this
+ENOUGH_S=${DEMO_ENOUGH_S:-38} # no further pair is begun after this
 STALL_SHOWS=0.05     # below this share nothing is stalled that could be shown
 # For lib.sh: one run, layout included; and runs in the background that can be stopped.
 RUN_TIMEOUT_S=100
 RUN_EXEC=1
-seconds=${RLSHIM_DEMO_SECONDS:-2}
-calibrate=${RLSHIM_DEMO_CALIBRATE:-0}
+seconds=${DEMO_SECONDS:-2}
+calibrate=${DEMO_CALIBRATE:-0}
 
 fatal() { # STATUS TEXT
     printf 'demo: %s\n' "$2" >&2
@@ -226,13 +226,13 @@ free_mib() {
 
 find_dir() {
     local candidate
-    for candidate in ${RLSHIM_DEMO_DIR:+"$RLSHIM_DEMO_DIR"} "${TMPDIR:-/var/tmp}" /var/tmp /tmp "${HOME:-/tmp}"; do
+    for candidate in ${DEMO_DIR:+"$DEMO_DIR"} "${TMPDIR:-/var/tmp}" /var/tmp /tmp "${HOME:-/tmp}"; do
         if [[ -d $candidate && -w $candidate && $(fs_of "$candidate") =~ ^(ext4|xfs|btrfs)$ ]] &&
             (($(free_mib "$candidate") >= NEED_MIB)); then
             (cd "$candidate" && pwd)
             return 0
         fi
-        [[ $candidate == "${RLSHIM_DEMO_DIR:-}" ]] && return 1
+        [[ $candidate == "${DEMO_DIR:-}" ]] && return 1
     done
     return 1
 }
@@ -258,7 +258,7 @@ choose_sizes() {
 
 run_in_lab() {
     say_progress ''
-    RLSHIM_DEMO_LAB=$1 "$LAB" with "$1" "$LAB_SIZE_MB" "$LAB_THROTTLE_MB" -- bash "$0" --in-lab
+    DEMO_LAB=$1 "$LAB" with "$1" "$LAB_SIZE_MB" "$LAB_THROTTLE_MB" -- bash "$0" --in-lab
 }
 
 main() {
@@ -268,14 +268,14 @@ main() {
     one_run named plain
     one_run own plain
     before=$(figure named plain stalled_share mean) floor=$(figure own plain stalled_share mean)
-    if ((EUID == 0)) && [[ -z ${LAB_FS:-} && -z ${RLSHIM_DEMO_DIR:-} ]] &&
+    if ((EUID == 0)) && [[ -z ${LAB_FS:-} && -z ${DEMO_DIR:-} ]] &&
         is_true "$before < $STALL_SHOWS || $floor > 0.5 * $before"; then
         one_run named shim
         print_table named
         printf '\nThis disk cannot show it (without the shim stalled %s, a reader on its own file %s): ' \
             "$(percent "$before")" "$(percent "$floor")"
         printf 'on to the lab.\n\n'
-        RLSHIM_DEMO_ENOUGH_S=$((ENOUGH_S - SECONDS)) run_in_lab xfs
+        DEMO_ENOUGH_S=$((ENOUGH_S - SECONDS)) run_in_lab xfs
         return
     fi
     one_run named shim
@@ -295,7 +295,7 @@ main() {
 [[ -f $SHIM_SO ]] || fatal 1 "$SHIM_SO is missing: run make first"
 SHIM_SO=$(realpath -- "$SHIM_SO")
 one_inode=$(find_tool one_inode examples/one_inode.c) || fatal 1 'cannot build examples/one_inode.c'
-[[ $seconds =~ ^[0-9]*\.?[0-9]+$ ]] || fatal 2 "RLSHIM_DEMO_SECONDS=$seconds: not a number of seconds"
+[[ $seconds =~ ^[0-9]*\.?[0-9]+$ ]] || fatal 2 "DEMO_SECONDS=$seconds: not a number of seconds"
 tmp=$(mktemp -d) || fatal 1 'cannot make a temporary directory'
 child=''
 trap 'rm -rf "$tmp"' EXIT
@@ -305,14 +305,14 @@ use_defaults "$tmp"
 if [[ ${1:-} == --in-lab ]]; then
     dir=$LAB_DIR
     main
-elif [[ -n ${RLSHIM_DEMO_LAB:-} ]]; then
-    run_in_lab "$RLSHIM_DEMO_LAB"
+elif [[ -n ${DEMO_LAB:-} ]]; then
+    run_in_lab "$DEMO_LAB"
 elif dir=$(find_dir); then
     main
-elif ((EUID == 0)) && [[ -z ${RLSHIM_DEMO_DIR:-} ]]; then
+elif ((EUID == 0)) && [[ -z ${DEMO_DIR:-} ]]; then
     echo 'No directory on ext4, XFS or btrfs has enough room: making a lab in memory.'
     run_in_lab xfs
 else
-    echo "SKIP: ${RLSHIM_DEMO_DIR:-no directory found} is not a writable directory on ext4, XFS or btrfs with $NEED_MIB MiB free: set RLSHIM_DEMO_DIR, or run as root for a lab in memory"
+    echo "SKIP: ${DEMO_DIR:-no directory found} is not a writable directory on ext4, XFS or btrfs with $NEED_MIB MiB free: set DEMO_DIR, or run as root for a lab in memory"
     exit 77
 fi

@@ -4,14 +4,14 @@
 #
 # instructions.sh [--json]: how many instructions a cached 4 KiB pread executes in user space,
 # without and with the shim, counted by callgrind; fails above a difference of 30
-# (RLSHIM_INSTRUCTIONS_MAX). A count does not depend on the machine's load, unlike a time.
+# (INSTRUCTIONS_MAX). A count does not depend on the machine's load, unlike a time.
 # Two runs of different length are subtracted, so start-up and exit are not in it.
 
 set -u
 SRC=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd) || exit 2
 # shellcheck source=tests/bench/lib.sh
 . "$SRC/tests/bench/lib.sh"
-limit=${RLSHIM_INSTRUCTIONS_MAX:-30}
+limit=${INSTRUCTIONS_MAX:-30}
 short=5000
 long=105000
 
@@ -40,7 +40,7 @@ shim=("LD_PRELOAD=$SHIM_SO" "RLSHIM_CONF=$work/empty.conf" "RLSHIM_REPORT=$work"
 a1=$(collected $short) && a2=$(collected $long) || exit 1
 b1=$(collected $short "${shim[@]}") && b2=$(collected $long "${shim[@]}") || exit 1
 [[ -n $a1 && -n $a2 && -n $b1 && -n $b2 ]] || { echo "callgrind printed no count" >&2; exit 1; }
-if ! why=$(acted "$work") && [[ ${RLSHIM_CALIBRATE:-0} != 1 ]]; then
+if ! why=$(acted "$work") && [[ ${CALIBRATE:-0} != 1 ]]; then
     echo "FAIL: $why"
     exit 1
 fi

@@ -121,6 +121,13 @@ run_shimmed() {
     ${RUN_EXEC:+exec} timeout --foreground -k 5 "${RUN_TIMEOUT_S:-120}" env LD_PRELOAD="$library" RLSHIM_REPORT="$reports" "$@"
 }
 
+# The same without a report.
+run_idle() { # LIBRARY PROGRAM ARGS...
+    local library=$1
+    shift
+    ${RUN_EXEC:+exec} timeout --foreground -k 5 "${RUN_TIMEOUT_S:-120}" env LD_PRELOAD="$library" "$@"
+}
+
 run_plain() {
     ${RUN_EXEC:+exec} timeout --foreground -k 5 "${RUN_TIMEOUT_S:-120}" env -u LD_PRELOAD "$@"
 }
