@@ -56,6 +56,9 @@ static bool touches(const struct op *o, int64_t off, bool size_matters)
     case EFFECT_READ:
     case EFFECT_ZERO:
         return inside;
+    case EFFECT_SIZE:
+    case EFFECT_APPEND:
+        return true; /* whether the byte existed is part of its history */
     case EFFECT_TRUNCATE:
         return size_matters || off >= o->off;
     default:

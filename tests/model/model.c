@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { HISTORY_LIMIT_S = 60, JOBS_MAX = 32 };
+enum { HISTORY_LIMIT_S = 40, JOBS_MAX = 32 };
 
 struct options {
     const char *dir, *save, *replay;
@@ -36,6 +36,7 @@ static const char *const usage_text =
     "             [--replay FILE] [--tries N]\n";
 
 static char hang_text[256];
+static bool hang_stops;
 
 static void on_hang(int sig)
 {
@@ -43,6 +44,9 @@ static void on_hang(int sig)
     ssize_t n = write(2, hang_text, strlen(hang_text));
 
     (void)n;
+    /* For a debugger: MODEL_HANG=stop leaves everything as it stands. */
+    if (hang_stops)
+        raise(SIGSTOP);
     _exit(1);
 }
 
@@ -144,6 +148,7 @@ static int run_here(struct options *o, const char *self)
     static struct stage st;
     int ret = stage_open(&st, o->dir, self);
 
+    hang_stops = getenv("MODEL_HANG") && !strcmp(getenv("MODEL_HANG"), "stop");
     signal(SIGALRM, on_hang);
     signal(SIGPIPE, SIG_IGN);
     if (ret > 0) {

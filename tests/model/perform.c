@@ -323,6 +323,9 @@ static void do_shared(struct actor *a, const struct step *s)
 
 unsigned perform(struct actor *a, const struct step *s, unsigned left)
 {
+    /* A change that cannot be written down must not happen. */
+    if (atomic_load(&a->subject->arena->nops[a->lane]) >= TRACE_OPS)
+        return s->call == CALL_FORK ? 1 + (s->arg < left ? s->arg : left) : 1;
     if (s->len > IO_MAX && s->call != CALL_PUNCH && s->call != CALL_ALLOC && s->call != CALL_ZERO)
         return 1;
     switch (s->call) {
