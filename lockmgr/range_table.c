@@ -130,7 +130,10 @@ enum rl_put rl_table_put(struct rl_table *t, struct rl_pool *pool, uint32_t act,
         return put;
     if (!RL_MUTANT(4))
         rl_gen_add(t, start, end, 2);
-    rl_cas_64(&t->first_ns, &none, now_ns);
+    /* A clock that runs is left alone: if the consumer stops it after this load, its look comes
+     * after our push and finds the range. */
+    if (rl_load_64(&t->first_ns) == 0)
+        rl_cas_64(&t->first_ns, &none, now_ns);
     /* Pairs with the compare-and-swap in rl_table_close: either the closer's drain finds our range,
      * or we find the table closed and the caller applies it. */
     if (!RL_MUTANT(5) && rl_load_32(&t->act) != act)

@@ -90,7 +90,7 @@ build() {
 passed=0
 failed=0
 numbers=("$@")
-[ ${#numbers[@]} -gt 0 ] || numbers=($(seq 0 $((${#what[@]} - 1))))
+[ ${#numbers[@]} -gt 0 ] || mapfile -t numbers < <(seq 0 $((${#what[@]} - 1)))
 printf '%-7s %-62s %-24s %s\n' mutant "what it breaks" "caught by" seconds
 for n in "${numbers[@]}"; do
     by=

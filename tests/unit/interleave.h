@@ -15,6 +15,7 @@
 
 #define RL_STEP_HOOK 1
 
+#include <setjmp.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -37,9 +38,10 @@ struct il_scenario {
 };
 
 static struct {
-    ucontext_t main, ctx[2];
+    ucontext_t ctx[2];   /* where an actor begins */
+    jmp_buf at[2], back; /* where it stopped; without the system calls of swapcontext */
+    bool begun[2];
     char *stack[2];
-    void (*body)(void);
     bool done[2];
     int running; /* -1: nobody, steps are free */
     long budget, made; /* steps left in this stretch; made in this schedule so far */
@@ -59,7 +61,8 @@ void rl_step(void)
     while (il.budget == 0) {
         int me = il.running;
 
-        swapcontext(&il.ctx[me], &il.main);
+        if (_setjmp(il.at[me]) == 0)
+            _longjmp(il.back, 1);
     }
     il.budget--;
     il.made++;
@@ -103,7 +106,7 @@ static void il_entry(int who)
 {
     il_now->actor[who]();
     il.done[who] = true;
-    il.running = -1;
+    _longjmp(il.back, 1);
 }
 
 /* Lets one actor make at most `steps` atomic operations. */
@@ -113,7 +116,12 @@ static void il_run(int who, long steps)
         return;
     il.running = who;
     il.budget = steps;
-    swapcontext(&il.main, &il.ctx[who]);
+    if (_setjmp(il.back) == 0) {
+        if (il.begun[who])
+            _longjmp(il.at[who], 1);
+        il.begun[who] = true;
+        setcontext(&il.ctx[who]);
+    }
     il.running = -1;
     if (il_now->at_switch != NULL)
         il_now->at_switch();
@@ -128,9 +136,9 @@ static void il_begin(const struct il_scenario *s)
         getcontext(&il.ctx[who]);
         il.ctx[who].uc_stack.ss_sp = il.stack[who];
         il.ctx[who].uc_stack.ss_size = IL_STACK;
-        il.ctx[who].uc_link = &il.main;
+        il.ctx[who].uc_link = NULL;
         makecontext(&il.ctx[who], (void (*)(void))il_entry, 1, who);
-        il.done[who] = false;
+        il.done[who] = il.begun[who] = false;
     }
     s->setup();
 }

@@ -253,9 +253,12 @@ static void a_split_hides_no_part(void **state)
                                   NULL, check_looker_saw_it});
 }
 
+static uint64_t leaving_end;
+
 static void setup_neighbour_leaves(void)
 {
     sim_reset();
+    leaving_end = BLK;
     look_start = 64 * 1024;
     look_end = look_start + 3;
     rl_table_put(T, POOL, sim_act(), look_start, look_end, 7);
@@ -265,6 +268,7 @@ static void setup_neighbour_leaves(void)
 static void setup_wide_neighbour_leaves(void)
 {
     sim_reset();
+    leaving_end = 2 * MIB;
     look_start = 5 * MIB;
     look_end = 8 * MIB;
     rl_table_put(T, POOL, sim_act(), look_start + 1, look_end, 7);
@@ -274,9 +278,7 @@ static void setup_wide_neighbour_leaves(void)
 /* The node that leaves is used again at once, in another list. */
 static void actor_apply_and_reuse(void)
 {
-    rl_table_want(T, 0, BLK);
-    sim_wants();
-    rl_table_want(T, MIB, 2 * MIB);
+    rl_table_want(T, 0, leaving_end);
     sim_wants();
     rl_table_put(T, POOL, sim_act(), 9 * MIB + 1, 9 * MIB + 3, 7);
     rl_table_put(T, POOL, sim_act(), 10 * MIB + 1, 10 * MIB + 3, 7);
