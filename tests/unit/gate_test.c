@@ -55,10 +55,14 @@ static void send(struct visitor *v, bool exclusive)
     assert_int_equal(pthread_create(&v->thread, NULL, visit, v), 0);
 }
 
+#define PATIENCE_MS 20000 /* far beyond what gate.h promises: somebody waits for ever */
+
 static void await_in(struct visitor *v)
 {
-    while (rl_load_32(&v->in) == 0)
+    for (int ms = 0; rl_load_32(&v->in) == 0; ms++) {
+        assert_true(ms < PATIENCE_MS);
         nap();
+    }
 }
 
 static unsigned waiting(bool exclusive)
@@ -68,8 +72,10 @@ static unsigned waiting(bool exclusive)
 
 static void await_waiting(bool exclusive, unsigned n)
 {
-    while (waiting(exclusive) < n)
+    for (int ms = 0; waiting(exclusive) < n; ms++) {
+        assert_true(ms < PATIENCE_MS);
         nap();
+    }
 }
 
 static void release(struct visitor *v)

@@ -16,13 +16,12 @@
 
 static struct {
     struct rl_table t;
+    uint64_t at[SIM_CELLS]; /* offset of each cell's block */
+    uint64_t cell[SIM_CELLS];
     union {
         struct rl_pool pool;
         char bytes[sizeof(struct rl_pool) + SIM_NODES * sizeof(struct rl_node)];
     } u;
-    uint64_t at[SIM_CELLS]; /* offset of each cell's block */
-    uint64_t cell[SIM_CELLS];
-    uint64_t applied_bytes;
 } sim;
 
 #define T    (&sim.t)
@@ -57,7 +56,6 @@ static void sim_kernel_punch(struct rl_span s)
             il_step();
             sim.cell[i] = 0;
         }
-    sim.applied_bytes += s.end - s.start;
 }
 
 /* A punch as the application makes it: queued if the table takes it, else made at once. */
