@@ -212,14 +212,3 @@ void log_pieces(enum cfg_log level, const struct log_piece *pieces, size_t count
     }
     emit(level, line, t.len);
 }
-
-void log_text(enum cfg_log level, const char *text)
-{
-    char line[2 * LOG_LINE_BYTES];
-    struct cfg_text t = cfg_text_in(line, sizeof line - 1);
-
-    if (!log_wanted(level))
-        return;
-    text_safe(&t, text, strlen(text));
-    emit(level, line, t.len);
-}

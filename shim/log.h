@@ -67,7 +67,4 @@ static inline bool log_wanted(enum cfg_log level)
 
 void log_pieces(enum cfg_log level, const struct log_piece *pieces, size_t count);
 
-/* A finished text such as cfg_error_line's, which names its speaker itself. */
-void log_text(enum cfg_log level, const char *text);
-
 #endif

@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
+#include <unistd.h> /* W_OK */
 
 #include "log.h"
 #include "report.h"
@@ -314,20 +315,59 @@ static int write_report(struct work *w, const char *path)
     return ret;
 }
 
-void report_write(const struct stats_page *page, const struct settings *s, const char *cwd)
+static bool told; /* that there will be no report */
+
+static void complain(const char *path, int error)
 {
-    char path[2 * CFG_PATH_BYTES];
-    struct cfg_text t = cfg_text_in(path, sizeof path);
-    long at;
-    int ret = -ENOMEM;
+    if (!told)
+        log_line(CFG_LOG_OFF, LOG_S("no report in "), LOG_S(path), LOG_S(": "), LOG_ERRNO(error),
+                 LOG_S("; set report = an existing directory you can write to, or a file in one."));
+    told = true;
+}
+
+static bool report_path(const struct settings *s, const char *cwd, char *buf, size_t n)
+{
+    struct cfg_text t = cfg_text_in(buf, n);
 
     if (s->report_path[0] == '\0')
-        return;
+        return false;
     if (s->report_path[0] != '/' && cwd != NULL && cwd[0] == '/') {
         cfg_text_add(&t, cwd);
         cfg_text_add(&t, "/");
     }
     cfg_text_add(&t, s->report_path);
+    return true;
+}
+
+void report_start(const struct settings *s, const char *cwd)
+{
+    char path[2 * CFG_PATH_BYTES], parent[2 * CFG_PATH_BYTES];
+    struct cfg_text t = cfg_text_in(parent, sizeof parent);
+    const char *slash;
+    long ret;
+
+    if (!report_path(s, cwd, path, sizeof path))
+        return;
+    slash = strrchr(path, '/');
+    if (type_of(path) == S_IFDIR)
+        cfg_text_add(&t, path);
+    else if (slash != NULL)
+        cfg_text_bytes(&t, path, (size_t)(slash - path) + 1);
+    else
+        cfg_text_add(&t, ".");
+    ret = rl_raw(SYS_faccessat, AT_FDCWD, parent, W_OK | X_OK);
+    if (ret != 0)
+        complain(path, (int)-ret);
+}
+
+void report_write(const struct stats_page *page, const struct settings *s, const char *cwd)
+{
+    char path[2 * CFG_PATH_BYTES];
+    int ret = -ENOMEM;
+    long at;
+
+    if (!report_path(s, cwd, path, sizeof path))
+        return;
     at = rl_raw(SYS_mmap, NULL, sizeof(struct work), PROT_READ | PROT_WRITE,
                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at > 0 || at < -4095) {
@@ -338,6 +378,5 @@ void report_write(const struct stats_page *page, const struct settings *s, const
         rl_raw(SYS_munmap, w, sizeof *w);
     }
     if (ret != 0)
-        log_line(CFG_LOG_OFF, LOG_S("no report in "), LOG_S(path), LOG_S(": "), LOG_ERRNO(-ret),
-                 LOG_S("; set report = an existing directory you can write to, or a file in one."));
+        complain(path, -ret);
 }

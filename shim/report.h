@@ -38,6 +38,10 @@ struct report {
     char setting[CFG_ROWS][CFG_PATH_BYTES + 16]; /* as cfg_format gives them; "" unknown */
 };
 
+/* At the start, if `report` is set: says already now if no report could be written. Many programs
+ * (coreutils) close stderr before they end, and the line would be lost. */
+void report_start(const struct settings *s, const char *cwd);
+
 /* At the end of the process, once. Relative paths are meant from cwd ("": from the present one). */
 void report_write(const struct stats_page *page, const struct settings *s, const char *cwd);
 

@@ -163,6 +163,11 @@ static int refused(const struct target *t, int error)
                     "process %u may not be changed from outside: kernel.yama.ptrace_scope is %d; "
                     "run this as root",
                     t->pid, scope);
+    if (geteuid() == 0)
+        return fail(t->cmd,
+                    "process %u may not be changed from outside, even by root: it is part "
+                    "of the system, or in a user namespace of others",
+                    t->pid);
     return fail(t->cmd,
                 "process %u may not be changed from outside: it belongs to another user, or "
                 "protects itself; run this as root",

@@ -13,7 +13,7 @@ rlshim=$BUILD/rlshim
 # Many small files: in memory where that can be had, since a busy disk takes seconds for each.
 dir=$(mktemp -d "/dev/shm/cli.XXXXXX" 2>/dev/null || mktemp -d "${TMPDIR:-/tmp}/cli.XXXXXX") || exit 1
 # ... unless programs cannot be started there.
-if ! cp "$(command -v true)" "$dir/probe" || ! "$dir/probe" 2>/dev/null; then
+if ! cp "$(type -P true)" "$dir/probe" || ! "$dir/probe" 2>/dev/null; then
     rm -rf "$dir"
     dir=$(mktemp -d "${TMPDIR:-/tmp}/cli.XXXXXX") || exit 1
 fi
@@ -176,7 +176,6 @@ if echo 'int main(void) { return 7; }' | make_program dynamic; then
         warned ./setuid "set-user-ID"
     fi
 fi
-cp "$(command -v true)" uring 2>/dev/null
 if echo 'int io_uring_get_probe(void); int main(void) { return io_uring_get_probe() != 0; }' |
     make_program uring -Wl,--no-as-needed -luring; then
     holds "check of a program with liburing" "$("$rlshim" check ./uring)" "needs liburing"

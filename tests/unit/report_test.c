@@ -383,34 +383,52 @@ static void no_report_ever_replaces_another(void **state)
     assert_int_equal(files(), 8);
 }
 
-/* stderr of f(), which must be one line. */
-static const char *complaint(const char *path)
+/* What a function says on stderr. log_start remembers only the first stderr of a process. */
+static const char *complaint_of(void (*f_of)(const char *path), const char *path)
 {
     static char line[2048];
-    FILE *f = tmpfile();
+    static FILE *f;
     int saved = dup(2);
     size_t n;
 
+    if (f == NULL)
+        f = tmpfile();
     assert_non_null(f);
+    assert_int_equal(ftruncate(fileno(f), 0), 0);
+    rewind(f);
     dup2(fileno(f), 2);
     log_start(NULL, NULL);
-    write_to(path);
+    f_of(path);
     dup2(saved, 2);
     close(saved);
     rewind(f);
     n = fread(line, 1, sizeof line - 1, f);
     line[n] = '\0';
-    fclose(f);
     return line;
 }
 
-static void a_report_that_cannot_be_written_costs_one_line(void **state)
+static void start_with(const char *path)
+{
+    snprintf(settings.report_path, sizeof settings.report_path, "%s", path);
+    report_start(&settings, dir);
+}
+
+static void a_report_that_can_be_written_is_not_complained_about_at_the_start(void **state)
 {
     (void)state;
-    const char *line = complaint("/nonexistent/x.json");
+    assert_string_equal(complaint_of(start_with, dir), "");
+    assert_string_equal(complaint_of(start_with, "./new.json"), "");
+}
 
-    assert_non_null(strstr(line, "no report in /nonexistent/x.json: there is no such file"));
+static void what_was_said_at_the_start_is_not_said_again(void **state)
+{
+    (void)state;
+    const char *line = complaint_of(start_with, "./no/where.json");
+
+    assert_non_null(strstr(line, "no report in /tmp/report_test."));
+    assert_non_null(strstr(line, "/no/where.json: there is no such file"));
     assert_ptr_equal(strchr(line, '\n'), line + strlen(line) - 1);
+    assert_string_equal(complaint_of(write_to, "./no/where.json"), "");
 }
 
 static void a_report_past_the_file_size_limit_costs_no_signal(void **state)
@@ -506,7 +524,8 @@ int main(void)
         TEST(the_largest_possible_report_fits),
         TEST(a_directory_gets_json_and_text),
         TEST(no_report_ever_replaces_another),
-        TEST(a_report_that_cannot_be_written_costs_one_line),
+        TEST(a_report_that_can_be_written_is_not_complained_about_at_the_start),
+        TEST(what_was_said_at_the_start_is_not_said_again),
         TEST(a_report_past_the_file_size_limit_costs_no_signal),
         TEST(special_files_are_not_written_to),
         TEST(live_counters_appear_in_a_file_and_go_with_it),
