@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LATE_MS = 15 };
+enum { LATE_MS = 15, WARM_US = 2000 };
 static const struct timespec SET_TIME = {1234567890, 987654321};
 
 struct player {
@@ -133,6 +133,21 @@ static bool open_slots(struct show *sh)
     if (p->drop_base) {
         close(f->base_fd);
         f->base_fd = -1;
+    }
+    return true;
+}
+
+/* A library may apply the first punch of a file at once and find out meanwhile whether later ones
+ * can be put off; whole histories are shorter than that. */
+static bool warm_up(struct show *sh)
+{
+    const struct plan *p = sh->subject.plan;
+    struct step s = {.call = CALL_PUNCH, .off = p->base[0], .len = BLOCK};
+
+    sh->main.fd[0] = sh->main.fd[1] = sh->player[0].actor.fd[0];
+    for (int i = 0; p->warm && i < 2; i++) {
+        perform(&sh->main, &s, 0);
+        usleep(WARM_US);
     }
     return true;
 }
@@ -471,7 +486,7 @@ enum outcome stage_run(struct stage *st, const struct plan *p, struct trace *t, 
 
     clear(st->arena, p);
     cast(&sh, st, p);
-    if (make_file(&sh) && open_slots(&sh) && play_all(&sh))
+    if (make_file(&sh) && open_slots(&sh) && warm_up(&sh) && play_all(&sh))
         last_phase(&sh);
     close_all(&sh);
     if (p->kind != FILE_TMPFILE)

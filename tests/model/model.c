@@ -47,7 +47,8 @@ static void on_hang(int sig)
     /* For a debugger: MODEL_HANG=stop leaves everything as it stands. */
     if (hang_stops)
         raise(SIGSTOP);
-    _exit(1);
+    /* Not _exit: whatever hangs may hang that too. */
+    kill(getpid(), SIGKILL);
 }
 
 static void watch(const struct options *o, const struct plan *p)

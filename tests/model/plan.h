@@ -93,6 +93,7 @@ struct plan {
     bool drop_base;   /* the descriptor that made the file is closed once the threads have theirs */
     bool sync_init;   /* what was laid out is on disk before the threads start */
     bool unlink_late; /* FILE_UNLINKED: only after all opens, as the reported workload does */
+    bool warm;        /* punch first and wait a little: evidence of sole use takes a moment */
     bool signals;     /* handlers that use the file interrupt the threads */
     bool check_late;  /* look again after a while: a late punch would move the times */
     uint8_t direct[PLAN_THREADS]; /* a bit per slot */

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 #
 # Random histories against the model, on every file system that can be had here.
+# timeout: 600
 #
 #   tests/model/run.sh [SECONDS]      altogether, 20 unless told
 #
@@ -9,10 +10,10 @@
 # Each gets two legs: the defaults, and share = private with limits so small that they are met all
 # the time. With a shim the exit reports must show that punches were deferred in both.
 #
-# MODEL      the program                 (build/tests/model/model, or that of one build variant)
-# SHIM       the library; "none": the plain kernel               (build/librlshim.so)
+# MODEL      the program                                       (BUILD/tests/model/model)
+# SHIM       the library; "none": the plain kernel             (SHIM_SO, or BUILD/librlshim.so)
 # MODEL_FS   "tmpfs ext4 xfs btrfs"      MODEL_SEED   first seed (the clock)
-# MODEL_JOBS processes at a time (3)     MODEL_SAVE   where failing plans are kept
+# MODEL_JOBS processes at a time (3)     MODEL_SAVE   for failing plans (BUILD/model-plans)
 # MODEL_ARGS more arguments for the program, such as --direct
 #
 # Exit: 0 all passed, 1 a divergence, a hang or a shim that did nothing, 77 nothing could run.
@@ -24,30 +25,24 @@ lab=$top/tests/lab/lab.sh
 seconds=${1:-20}
 jobs=${MODEL_JOBS:-3}
 seed=${MODEL_SEED:-$(date +%s)}
-shim=${SHIM:-$top/build/librlshim.so}
-save=${MODEL_SAVE:-${TMPDIR:-/tmp}}
+shim=${SHIM:-${SHIM_SO:-${BUILD:-$top/build}/librlshim.so}}
+save=${MODEL_SAVE:-${BUILD:-$top/build}/model-plans}
 read -r -a file_systems <<<"${MODEL_FS:-tmpfs ext4 xfs btrfs}"
 read -r -a more_args <<<"${MODEL_ARGS:-}"
 
 # The counter in the shim's exit report that proves it did its work.
 deferred_counter=punch_deferred
 
-find_model() {
-    local m
-    for m in "$top"/build/tests/model/model "$top"/build/*/tests/model/model; do
-        [ -x "$m" ] && echo "$m" && return
-    done
-}
-
-model=${MODEL:-$(find_model)}
-if [ -z "$model" ] || [ ! -x "$model" ]; then
-    echo "SKIP: the model program is not built; run make first, or set MODEL"
+model=${MODEL:-${BUILD:-$top/build}/tests/model/model}
+if [ ! -x "$model" ]; then
+    echo "SKIP: $model is not built; run make first, or set MODEL"
     exit 77
 fi
 if [ "$shim" != none ] && [ ! -r "$shim" ]; then
     echo "SKIP: $shim is not there; run make first, set SHIM, or SHIM=none for the plain kernel"
     exit 77
 fi
+mkdir -p "$save" 2>/dev/null && [ -w "$save" ] || save=${TMPDIR:-/tmp}
 # A path of its own for each leg, since the report files are named by host and pid.
 work=$(mktemp -d "${TMPDIR:-/tmp}/model-run.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
@@ -99,7 +94,8 @@ fi
 
 secs=$((seconds / (2 * ${#file_systems[@]})))
 [ "$secs" -ge 1 ] || secs=1
-passed=0 failed=0
+passed=0
+failed=0
 for fs in "${file_systems[@]}"; do
     if [ "$fs" = tmpfs ]; then
         place=(tmpfs 512)

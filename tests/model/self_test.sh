@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
+# timeout: 600
 #
 # Can the model fail? A small deferring library, right in itself, is built with one of its settle
 # points left out at a time; the model must find nothing in the right one and something in every
@@ -12,16 +13,9 @@ here=$(cd "$(dirname "$0")" && pwd)
 top=$(cd "$here/../.." && pwd)
 limit_s=${SELF_TEST_SECONDS:-25}
 
-find_model() {
-    local m
-    for m in "$top"/build/tests/model/model "$top"/build/*/tests/model/model; do
-        [ -x "$m" ] && echo "$m" && return
-    done
-}
-
-model=${MODEL:-$(find_model)}
-if [ -z "$model" ] || [ ! -x "$model" ]; then
-    echo "SKIP: the model program is not built; run make first, or set MODEL"
+model=${MODEL:-${BUILD:-$top/build}/tests/model/model}
+if [ ! -x "$model" ]; then
+    echo "SKIP: $model is not built; run make first, or set MODEL"
     exit 77
 fi
 work=$(mktemp -d "${TMPDIR:-/tmp}/model-self.XXXXXX") || exit 1
