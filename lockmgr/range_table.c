@@ -21,6 +21,16 @@ struct rl_span rl_unpack(uint64_t packed)
     return (struct rl_span){first << RL_BLOCK_SHIFT, (first + blocks) << RL_BLOCK_SHIFT};
 }
 
+uint64_t rl_range_pack(uint64_t start, uint64_t end)
+{
+    return start < end ? rl_pack(start, end, 1) : 0;
+}
+
+struct rl_span rl_range_unpack(uint64_t packed)
+{
+    return rl_unpack(packed);
+}
+
 rl_head *rl_list_of(struct rl_table *t, uint64_t start, uint64_t end)
 {
     if (start >> RL_CLASS_SHIFT == (end - 1) >> RL_CLASS_SHIFT)

@@ -113,6 +113,10 @@ uint64_t rl_table_stamp(const struct rl_table *t, uint64_t start, uint64_t end);
 int rl_table_overlaps(struct rl_table *t, struct rl_pool *pool, uint64_t start, uint64_t end,
                       struct rl_span *out, int cap);
 
+/* The smallest block-aligned cover of [start, end) in one word, never 0; 0 if it does not fit. */
+uint64_t rl_range_pack(uint64_t start, uint64_t end);
+struct rl_span rl_range_unpack(uint64_t packed);
+
 /* False only if nothing that meets [start, end) is queued: a few loads, no walk. */
 bool rl_table_maybe(const struct rl_table *t, uint64_t start, uint64_t end);
 

@@ -13,9 +13,10 @@
 #include "call.h"
 
 #define COPY(in, out, call)                                                                        \
+    struct write_mark mark __attribute__((cleanup(execute_change_ends))) = {.fs = NULL};           \
     ssize_t n;                                                                                     \
                                                                                                    \
-    WHEN_BUSY(settle_fd(in, WHY_copy); settle_fd(out, WHY_copy));                                  \
+    WHEN_BUSY(settle_fd(in, WHY_copy); execute_change_begins(out, WHY_copy, &mark));               \
     n = call;                                                                                      \
     SETTLE_FD(out, WHY_copy);                                                                      \
     return n
@@ -122,6 +123,15 @@ static void touch_settle(int fd, enum touch touch)
         settle_all(WHY_ioctl);
 }
 
+/* Before the call. One that names several files ends deferral for all: those cannot be announced. */
+static void touch_begins(int fd, enum touch touch, struct write_mark *mark)
+{
+    if (touch == TOUCH_FILE)
+        execute_change_begins(fd, WHY_ioctl, mark);
+    else if (touch == TOUCH_ALL)
+        settle_end_all(WHY_ioctl);
+}
+
 /* A loop device writes to its file from a kernel thread. Not only when busy: the mark has to be there
  * before anybody looks for evidence. */
 static void loop_takes(unsigned long request, const void *arg)
@@ -158,7 +168,10 @@ int ioctl(int fd, unsigned long request, ...)
         return real.ioctl(fd, request, arg);
     state_enter(word);
     touch = touch_of(request);
-    touch_settle(fd, touch);
+
+    struct write_mark mark __attribute__((cleanup(execute_change_ends))) = {.fs = NULL};
+
+    touch_begins(fd, touch, &mark);
     r = real.ioctl(fd, request, arg);
     touch_settle(fd, touch);
     return r;

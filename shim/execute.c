@@ -198,26 +198,87 @@ ssize_t execute_read(const struct io *io)
 
 /* --- writes --- */
 
-/* Where a write will land, as far as the queue must be clear. */
-static bool write_range(const struct io *io, struct rl_inode *inode, off_t off, size_t bytes,
-                        struct rl_span *range)
+/*
+ * Writes under way are announced before they look at the queue; a punch looks at them after it was
+ * queued. Otherwise a punch that was queued while a write was under way could be applied after the
+ * write landed, and destroy it, although somebody saw in between (by the file's size, or by other
+ * bytes of the same write) that the punch came first.
+ */
+static void mark_write(struct write_mark *mark, struct file_state *fs, const struct rl_span *range)
+{
+    mark->fs = fs;
+    mark->packed = range != NULL ? rl_range_pack(range->start, range->end) : 0;
+    for (mark->slot = 0; mark->packed != 0 && mark->slot < FILE_WRITING; mark->slot++) {
+        uint64_t none = 0;
+
+        if (rl_cas_64(&fs->writing[mark->slot], &none, mark->packed))
+            return;
+    }
+    mark->slot = -1;
+    rl_add_32(&fs->writing_anywhere, 1);
+}
+
+/* Also runs when a cancelled thread unwinds through the real call. */
+static void unmark_write(struct write_mark *mark)
+{
+    if (mark->fs == NULL)
+        return;
+    if (mark->slot >= 0)
+        rl_cas_64(&mark->fs->writing[mark->slot], &mark->packed, 0);
+    else
+        rl_add_32(&mark->fs->writing_anywhere, (uint32_t)-1);
+    mark->fs = NULL;
+}
+
+#define WRITE_MARK(name)                                                                           \
+    struct write_mark name __attribute__((cleanup(unmark_write))) = {.fs = NULL}
+
+static bool meets_a_write(const struct file_state *fs, uint64_t start, uint64_t end)
+{
+    if (rl_load_32(&fs->writing_anywhere) != 0)
+        return true;
+    for (int i = 0; i < FILE_WRITING; i++) {
+        uint64_t packed = rl_load_64(&fs->writing[i]);
+
+        if (packed != 0 && rl_range_unpack(packed).start < end &&
+            rl_range_unpack(packed).end > start)
+            return true;
+    }
+    return false;
+}
+
+void execute_change_begins(int fd, enum why why, struct write_mark *mark)
+{
+    struct rl_inode *inode = file_active(fd);
+
+    mark->fs = NULL;
+    if (inode == NULL)
+        return;
+    mark_write(mark, file_state(inode), NULL);
+    settle_inode(inode, why);
+}
+
+void execute_change_ends(struct write_mark *mark)
+{
+    unmark_write(mark);
+}
+
+/* Where a write will land, as far as the queue must be clear. False: not known. */
+static bool write_range(const struct io *io, off_t off, size_t bytes, struct rl_span *range)
 {
     int flags = open_flags(io->fd);
     struct stat st;
 
     if ((flags >= 0 && (flags & O_APPEND) != 0) || (io->flags & RWF_APPEND) != 0) {
-        /* At the end of the file, wherever that is by then: nothing queued may lie behind it. Ranges
-         * are only queued inside the file, so this waits for nothing unless it was truncated. */
+        /* At the end of the file, wherever that is by then: nothing queued may lie behind it. */
         if (rl_raw(SYS_fstat, io->fd, &st) != 0)
             return false;
         *range = (struct rl_span){(uint64_t)st.st_size, RL_FOREVER};
         return true;
     }
     if (!io->positional) {
-        if (!file_claim_position(io->fd) || (off = position(io->fd)) < 0) {
-            settle_inode(inode, WHY_position);
+        if (!file_claim_position(io->fd) || (off = position(io->fd)) < 0)
             return false;
-        }
     }
     if (off < 0 || bytes == 0 || (uint64_t)off + bytes > RL_FOREVER)
         return false;
@@ -257,12 +318,16 @@ static ssize_t write_around(const struct io *io, const struct iovec *iov, int co
             execute_write_late(io, n);
         return n;
     }
-    if (!write_range(io, inode, off, bytes, &range)) {
+    WRITE_MARK(mark);
+    if (!write_range(io, off, bytes, &range)) {
+        mark_write(&mark, file_state(inode), NULL);
+        settle_inode(inode, WHY_position);
         n = io->issue(io, iov, count, off);
         if (n > 0)
             settle_inode(inode, WHY_position);
         return n;
     }
+    mark_write(&mark, file_state(inode), &range);
     if (rl_table_maybe(&inode->table, range.start, range.end)) {
         settle_range(inode, range.start, range.end, WHY_write);
         stat_add(STAT_write_waited, 1);
@@ -412,6 +477,9 @@ static bool queue_punch(const struct drain_call *call, struct rl_inode *inode, u
     struct timespec now;
     enum rl_put put;
 
+    *reason = STAT_punch_no_evidence_yet;
+    if (rl_load_32(&fs->armed) == 0)
+        return false;
     *reason = STAT_punch_no_origin;
     if ((file_flags(call->fd) & FILE_WRITES) == 0) {
         int flags = open_flags(call->fd);
@@ -446,6 +514,8 @@ static bool queue_punch(const struct drain_call *call, struct rl_inode *inode, u
         stat_add(STAT_punch_merged, 1);
     if (first)
         worker_wake();
+    if (unlikely(meets_a_write(fs, start, start + (uint64_t)call->len)))
+        settle_range(inode, start, start + (uint64_t)call->len, WHY_write);
     return true;
 }
 
@@ -521,6 +591,10 @@ static int execute_punch(const struct drain_call *call, struct rl_inode *inode)
     r = drain_gated(call, inode);
     if (plan.act == PUNCH_INLINE_AND_ASK && r == 0)
         ask_for_evidence(call, inode);
+    /* The table was on before this call, so every write that is not announced began before it, and
+     * the kernel made this punch wait for those. */
+    if (plan.act == PUNCH_DEFER && r == 0 && rl_load_32(&inode->table.act) == act)
+        rl_store_32(&fs->armed, 1);
     return r;
 }
 
@@ -535,6 +609,8 @@ int execute_fallocate(const struct drain_call *call)
         return call->issue(call);
     if (punch)
         return execute_punch(call, inode);
+    WRITE_MARK(mark);
+    mark_write(&mark, file_state(inode), NULL);
     settle_inode(inode, WHY_fallocate);
     r = drain_gated(call, inode);
     settle_inode(inode, WHY_fallocate); /* punches queued meanwhile: as after a write */
@@ -550,6 +626,8 @@ int execute_truncate(const struct drain_call *call)
     if (proc.arena == NULL || rl_load_32(&proc.entries) == 0 ||
         (inode = file_inode(call->fd, false)) == NULL)
         return call->issue(call);
+    WRITE_MARK(mark);
+    mark_write(&mark, file_state(inode), NULL);
     settle_inode(inode, WHY_truncate);
     r = drain_gated(call, inode);
     settle_inode(inode, WHY_truncate);
@@ -569,6 +647,7 @@ void execute_hold_path(int dirfd, const char *path, struct drain_hold *hold)
     inode = file_by_identity(st.st_dev, st.st_ino);
     if (inode == NULL)
         return;
+    mark_write(&hold->mark, file_state(inode), NULL);
     settle_inode(inode, WHY_truncate);
     hold->inode = inode;
     hold->ticket = rl_gate_enter_exclusive(&inode->gate, &waited_ns);
@@ -581,5 +660,6 @@ void execute_release(struct drain_hold *hold)
         return;
     rl_gate_leave_exclusive(&hold->inode->gate, hold->ticket);
     settle_inode(hold->inode, WHY_truncate);
+    unmark_write(&hold->mark);
     hold->inode = NULL;
 }

@@ -26,6 +26,8 @@ enum { /* origin and use of a descriptor */
        FILE_NAMELESS = 32, /* O_TMPFILE or memfd_create: nobody else can have opened it */
 };
 
+#define FILE_WRITING 8
+
 /* What this process decided about an inode; indexed like the inode table. Plain fields are written
  * by the worker or before the entry is found by others; the rest atomically. */
 struct file_state {
@@ -40,6 +42,13 @@ struct file_state {
     /* settings in force for this file */
     uint64_t punch_delay_ns, punch_call_max_bytes, split_bytes;
     uint8_t gate, share, punch, stat_mode;
+    /* Writes under way while the range table is on, packed like its wants, and those that do not fit.
+     * A punch that meets one is applied before it returns (execute.c). */
+    uint64_t writing[FILE_WRITING];
+    uint32_t writing_anywhere;
+    /* The table is on, and a punch went through the kernel since: writes that began before it was on
+     * have been waited for. */
+    uint32_t armed;
     /* worker */
     int fd; /* in the worker's own descriptor table, -1 none */
 };

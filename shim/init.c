@@ -85,6 +85,8 @@ static void read_configuration(void)
     configured = true;
     cfg_settings(&config, proc.program, NULL, &proc.settings);
     log_start(&proc.settings, start_dir);
+    if (proc.settings.mode != CFG_MODE_OFF)
+        report_start(&proc.settings, start_dir);
     if (r != 0) {
         static const char prefix[] = "rlshim: ";
 
@@ -288,8 +290,9 @@ void process_ends(void)
 
     rl_store_32(&proc.ending, 1);
     settle_end_all(WHY_exit);
-    if (proc.settings.report_path[0] != '\0' && rl_swap_32(&ended, 1) == 0) {
-        report_write(stats, &proc.settings, start_dir);
+    if (rl_swap_32(&ended, 1) == 0) {
+        if (proc.settings.report_path[0] != '\0' && proc.settings.mode != CFG_MODE_OFF)
+            report_write(stats, &proc.settings, start_dir);
         report_unmap_stats();
     }
     errno = saved;

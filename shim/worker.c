@@ -38,6 +38,7 @@
 #define GATE_POLL_NS   1000000u
 #define RETRY_NS       100000000u /* after a punch that could not be applied */
 #define TRIES_MAX      10
+#define SLEEP_MAX_NS   50000000u /* orders from outside (rlshim off, the family) wake nobody */
 
 enum worker_state { WORKER_NONE, WORKER_RUNS, WORKER_LEAVES };
 
@@ -237,6 +238,9 @@ static void turn_on(int slot, struct rl_inode *inode, struct file_state *fs)
 {
     jobs[slot] = (struct job){.inode = inode, .fs = fs, .used_ns = rl_now_ns()};
     rl_store_32(&worker_files[slot], rl_inode_index(&proc.arena->inodes, inode) + 1);
+    memset(fs->writing, 0, sizeof fs->writing);
+    rl_store_32(&fs->writing_anywhere, 0);
+    rl_store_32(&fs->armed, 0);
     state_file_on(); /* the word first: whoever reads it idle from now on started before */
     rl_drain_open(&inode->table, &proc.arena->pool);
     stat_add(STAT_evidence_granted, 1);
@@ -563,7 +567,7 @@ static void sleep_until(uint64_t wake_ns)
 {
     uint32_t seq = rl_load_32(&worker.seq);
     uint64_t now_ns = rl_now_ns();
-    uint64_t most_ns = WORKER_IDLE_NS / 4;
+    uint64_t most_ns = SLEEP_MAX_NS;
 
     rl_store_32(&worker.asleep, 1);
     rl_fence(); /* pairs with the one in worker_wake */
