@@ -396,6 +396,7 @@ static size_t next_piece(const struct io *io, size_t done, size_t max, struct io
 static ssize_t write_pieces(const struct io *io, struct rl_inode *inode, size_t bytes, size_t piece)
 {
     struct iovec part[PARTS_MAX];
+    int saved = errno;
     size_t done = 0;
     int parts;
 
@@ -409,8 +410,12 @@ static ssize_t write_pieces(const struct io *io, struct rl_inode *inode, size_t 
         n = write_around(io, part, parts, io->off + (off_t)done);
         gate_leave(&hold);
         stat_add(STAT_write_pieces, 1);
-        if (n < 0)
-            return done > 0 ? (ssize_t)done : n;
+        if (n < 0 && done == 0)
+            return n;
+        if (n < 0) { /* a short count is a success */
+            errno = saved;
+            break;
+        }
         done += (size_t)n;
         if ((size_t)n < len)
             break;

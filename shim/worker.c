@@ -127,6 +127,7 @@ bool worker_start(void)
     uint64_t all = ~(uint64_t)0;
     uint64_t mask;
     uint32_t seen = WORKER_NONE;
+    int saved = errno;
     bool ok;
 
     if (rl_load_32(&worker.leave) != 0)
@@ -150,6 +151,7 @@ bool worker_start(void)
         rl_store_32(&worker.tid, 0);
         rl_store_32(&worker.state, WORKER_NONE);
     }
+    errno = saved; /* the punch that asked for it has succeeded */
     return ok;
 }
 
