@@ -131,6 +131,10 @@ ssize_t pwrite(int fd, const void *b, size_t n, off_t o)
 ssize_t write(int fd, const void *b, size_t n)
 {
     settle("write");
+    if (forgot("whole") && n > 4096) { /* others may write between the two */
+        REAL(write)(fd, b, 4096);
+        return 4096 + REAL(write)(fd, (const char *)b + 4096, n - 4096);
+    }
     if (forgot("position")) {
         off_t at = lseek(fd, 0, SEEK_CUR);
         return at < 0 ? REAL(write)(fd, b, n) : REAL(pwrite)(fd, b, n, at);
@@ -138,6 +142,20 @@ ssize_t write(int fd, const void *b, size_t n)
     return REAL(write)(fd, b, n);
 }
 ssize_t pwritev(int fd, const struct iovec *v, int n, off_t o) { settle("write"); return REAL(pwritev)(fd, v, n, o); }
+ssize_t preadv2(int fd, const struct iovec *v, int n, off_t o, int f) { settle("read"); return REAL(preadv2)(fd, v, n, o, f); }
+ssize_t pwritev2(int fd, const struct iovec *v, int n, off_t o, int f) { settle("write"); return REAL(pwritev2)(fd, v, n, o, f); }
+int truncate(const char *p, off_t n) { settle("space"); return REAL(truncate)(p, n); }
+int open(const char *p, int flags, ...)
+{
+    va_list ap;
+    mode_t mode;
+    va_start(ap, flags);
+    mode = va_arg(ap, mode_t);
+    va_end(ap);
+    if (flags & O_TRUNC)
+        settle("space");
+    return REAL(open)(p, flags, mode);
+}
 int ftruncate(int fd, off_t n) { settle("space"); return REAL(ftruncate)(fd, n); }
 int fstat(int fd, struct stat *s) { settle("stat"); return REAL(fstat)(fd, s); }
 int fstatat(int d, const char *p, struct stat *s, int f) { settle("stat"); return REAL(fstatat)(d, p, s, f); }
@@ -217,7 +235,6 @@ caught() {
 
 caught read --ops "$ops"
 caught write --ops "$ops"
-caught space --ops "$ops"
 caught close --ops "$ops"
 caught fork --ops "$ops"
 caught exit --ops "$ops"
@@ -225,6 +242,7 @@ caught stat --ops "punch,stat,pause"
 caught length --ops "$ops"
 caught piece --ops "$ops"
 caught position --ops "$ops"
+caught whole --ops stream
 # The last phase: each way of handing the file over.
 for point in sync seek lock mmap chmod times send close; do
     caught "$point" --ops pwrite,punch,stat
