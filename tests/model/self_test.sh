@@ -35,6 +35,7 @@ cat >"$work/toy.c" <<'TOY'
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -42,7 +43,7 @@ cat >"$work/toy.c" <<'TOY'
 static const char *forgets = "";
 static pthread_rwlock_t gate = PTHREAD_RWLOCK_INITIALIZER; /* writers: queueing and applying */
 static struct { int fd; off_t off, len; } queue[256];
-static int queued;
+static int queued, forks, children;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
@@ -86,7 +87,7 @@ static void start(void)
 static void in_child(void)
 {
     gate = (pthread_rwlock_t)PTHREAD_RWLOCK_INITIALIZER;
-    queued = 0;
+    queued = children = 0;
     once = (pthread_once_t)PTHREAD_ONCE_INIT;
 }
 
@@ -107,6 +108,11 @@ int fallocate(int fd, int mode, off_t off, off_t len)
     pthread_rwlock_wrlock(&gate);
     if (queued == 256)
         apply();
+    if (children) {
+        int ret = REAL(fallocate)(fd, mode, off, len);
+        pthread_rwlock_unlock(&gate);
+        return ret;
+    }
     queue[queued].fd = fd;
     queue[queued].off = off;
     queue[queued++].len = len + forgot("length");
@@ -172,9 +178,30 @@ ssize_t sendmsg(int fd, const struct msghdr *m, int f) { settle("send"); return 
 int close(int fd) { settle("close"); return REAL(close)(fd); }
 int dup2(int a, int b) { settle("close"); return REAL(dup2)(a, b); }
 int dup3(int a, int b, int f) { settle("close"); return REAL(dup3)(a, b, f); }
-pid_t fork(void) { settle("fork"); return REAL(fork)(); }
+/* While a child may use the file, nothing is queued. The first fork starts the auditor, which is
+ * no such child. */
+pid_t fork(void)
+{
+    pthread_rwlock_wrlock(&gate);
+    if (!forgot("fork"))
+        apply();
+    pid_t pid = REAL(fork)();
+    if (pid == 0)
+        return 0; /* in_child has made a new gate */
+    children += pid > 0 && forks++ > 0 && !forgot("fork");
+    pthread_rwlock_unlock(&gate);
+    return pid;
+}
+pid_t waitpid(pid_t p, int *status, int options)
+{
+    pid_t pid = REAL(waitpid)(p, status, options);
+    pthread_rwlock_wrlock(&gate);
+    children -= pid > 0 && children > 0;
+    pthread_rwlock_unlock(&gate);
+    return pid;
+}
 void _exit(int c) { settle("exit"); REAL(_exit)(c); __builtin_unreachable(); }
-pid_t vfork(void) { settle("fork"); return REAL(fork)(); }
+pid_t vfork(void) { return fork(); }
 int fcntl(int fd, int cmd, ...)
 {
     va_list ap;
