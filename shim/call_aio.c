@@ -69,7 +69,8 @@ AIO_PASSES(ssize_t, aio_return, (struct aiocb * cb), (cb))
 AIO_PASSES(ssize_t, aio_return64, (struct aiocb64 * cb), (cb))
 AIO_PASSES(int, aio_error, (const struct aiocb *cb), (cb))
 AIO_PASSES(int, aio_error64, (const struct aiocb64 *cb), (cb))
-AIO_PASSES(int, aio_suspend, (const struct aiocb *const *list, int n, const struct timespec *timeout),
+AIO_PASSES(int, aio_suspend,
+           (const struct aiocb *const *list, int n, const struct timespec *timeout),
            (list, n, timeout))
 AIO_PASSES(int, aio_suspend64,
            (const struct aiocb64 *const *list, int n, const struct timespec *timeout),

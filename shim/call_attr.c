@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * call_attr: times, mode, owner, extended attributes. A punch moves mtime and ctime and strips set-id
- * bits and file capabilities, so one that comes late would undo what is set here.
+ * call_attr: times, mode, owner, extended attributes. A punch moves mtime and ctime and strips
+ * set-id bits and file capabilities, so one that comes late would undo what is set here.
  *
  * By path: everything is settled rather than the path looked up; these are rare calls.
  */

@@ -44,33 +44,33 @@ ssize_t splice(int in, off_t *in_off, int out, off_t *out_off, size_t n_bytes, u
 
 /* --- ioctl --- */
 
-/* A request's letter and number: what remains when direction and size, which differ between versions
- * of a structure, are left out. */
+/* A request's letter and number: what remains when direction and size, which differ between
+ * versions of a structure, are left out. */
 #define KEY(letter, number) ((letter) << 8 | (number))
 #define KEY_OF(request)     ((request)&0xffff)
 
 /* Those of file systems, which no installed header has. */
-#define EXT4_MIGRATE        KEY('f', 9)
-#define EXT4_ALLOC_DA_BLKS  KEY('f', 12)
-#define EXT4_MOVE_EXT       KEY('f', 15)
-#define EXT4_SWAP_BOOT      KEY('f', 17)
-#define FS_ENABLE_VERITY    KEY('f', 133)
-#define XFS_ALLOCSP         KEY('X', 10)
-#define XFS_FREESP          KEY('X', 11)
-#define XFS_ALLOCSP64       KEY('X', 36)
-#define XFS_FREESP64        KEY('X', 37)
-#define XFS_GETBMAP         KEY('X', 38)
-#define XFS_RESVSP          KEY('X', 40)
-#define XFS_UNRESVSP        KEY('X', 41)
-#define XFS_RESVSP64        KEY('X', 42)
-#define XFS_UNRESVSP64      KEY('X', 43)
-#define XFS_GETBMAPA        KEY('X', 44)
-#define XFS_GETBMAPX        KEY('X', 56)
-#define XFS_ZERO_RANGE      KEY('X', 57)
-#define XFS_SWAPEXT         KEY('X', 109)
-#define XFS_EXCHANGE_RANGE  KEY('X', 129)
-#define XFS_COMMIT_RANGE    KEY('X', 131)
-#define BTRFS_LETTER        0x94 /* clones and dedupe (any file system), snapshots, defragmentation… */
+#define EXT4_MIGRATE       KEY('f', 9)
+#define EXT4_ALLOC_DA_BLKS KEY('f', 12)
+#define EXT4_MOVE_EXT      KEY('f', 15)
+#define EXT4_SWAP_BOOT     KEY('f', 17)
+#define FS_ENABLE_VERITY   KEY('f', 133)
+#define XFS_ALLOCSP        KEY('X', 10)
+#define XFS_FREESP         KEY('X', 11)
+#define XFS_ALLOCSP64      KEY('X', 36)
+#define XFS_FREESP64       KEY('X', 37)
+#define XFS_GETBMAP        KEY('X', 38)
+#define XFS_RESVSP         KEY('X', 40)
+#define XFS_UNRESVSP       KEY('X', 41)
+#define XFS_RESVSP64       KEY('X', 42)
+#define XFS_UNRESVSP64     KEY('X', 43)
+#define XFS_GETBMAPA       KEY('X', 44)
+#define XFS_GETBMAPX       KEY('X', 56)
+#define XFS_ZERO_RANGE     KEY('X', 57)
+#define XFS_SWAPEXT        KEY('X', 109)
+#define XFS_EXCHANGE_RANGE KEY('X', 129)
+#define XFS_COMMIT_RANGE   KEY('X', 131)
+#define BTRFS_LETTER       0x94 /* clones and dedupe (any file system), snapshots, defragmentation… */
 
 enum touch {
     TOUCH_NOT,  /* no business of ours */
@@ -123,7 +123,8 @@ static void touch_settle(int fd, enum touch touch)
         settle_all(WHY_ioctl);
 }
 
-/* Before the call. One that names several files ends deferral for all: those cannot be announced. */
+/* Before the call. One that names several files ends deferral for all: those cannot be announced.
+ */
 static void touch_begins(int fd, enum touch touch, struct write_mark *mark)
 {
     if (touch == TOUCH_FILE)
@@ -132,8 +133,8 @@ static void touch_begins(int fd, enum touch touch, struct write_mark *mark)
         settle_end_all(WHY_ioctl);
 }
 
-/* A loop device writes to its file from a kernel thread. Not only when busy: the mark has to be there
- * before anybody looks for evidence. */
+/* A loop device writes to its file from a kernel thread. Not only when busy: the mark has to be
+ * there before anybody looks for evidence. */
 static void loop_takes(unsigned long request, const void *arg)
 {
     int fd = (int)(intptr_t)arg;

@@ -23,8 +23,10 @@ static bool exec_begins(void)
     if (!ours())
         return false;
     rl_add_32(&proc.forking, 1);
-    rl_fence(); /* as in settle_stop: pairs with the worker's, between turning on and looking again */
+    rl_fence(); /* as in settle_stop: pairs with the worker's, between turning on and looking again
+                 */
     settle_end_all(WHY_exec);
+    family_leave_all();
     return true;
 }
 
@@ -51,8 +53,8 @@ EXECS(fexecve, (int fd, char *const argv[], char *const envp[]), (fd, argv, envp
 EXECS(execveat, (int dirfd, const char *path, char *const argv[], char *const envp[], int flags),
       (dirfd, path, argv, envp, flags))
 
-/* Argument lists cannot be forwarded: they become a vector, on the stack because a child of vfork or
- * a signal handler may not allocate. */
+/* Argument lists cannot be forwarded: they become a vector, on the stack because a child of vfork
+ * or a signal handler may not allocate. */
 static size_t list_length(const char *arg, va_list *rest)
 {
     size_t n = 1;

@@ -2,8 +2,9 @@
 /*
  * call_fd: descriptors end, multiply, and travel.
  *
- * A descriptor is forgotten before the real close, never after: its number may be another file's the
- * moment the kernel is done. If the close then fails, all that is lost is what we knew about it.
+ * A descriptor is forgotten before the real close, never after: its number may be another file's
+ * the moment the kernel is done. If the close then fails, all that is lost is what we knew about
+ * it.
  */
 #include <linux/close_range.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * call_mount: free space, quota, and the file systems themselves. What is queued frees space, so it
- * is applied before anybody counts ("delete until enough is free" would delete too much), and before
- * a file system goes or a file is given to the kernel to write or swap to.
+ * is applied before anybody counts ("delete until enough is free" would delete too much), and
+ * before a file system goes or a file is given to the kernel to write or swap to.
  */
 #include "call.h"
 

@@ -10,7 +10,7 @@
 
 #include "call.h"
 
-#define HAS_MODE(flags) (((flags) & O_CREAT) != 0 || ((flags) & O_TMPFILE) == O_TMPFILE)
+#define HAS_MODE(flags) (((flags)&O_CREAT) != 0 || ((flags)&O_TMPFILE) == O_TMPFILE)
 
 #define FETCH_MODE(mode, flags)                                                                    \
     mode_t mode = 0;                                                                               \
@@ -106,8 +106,8 @@ OPENS_NEW(mkostemps, (char *template, int suffix_len, int flags), (template, suf
 OPENS_NEW(mkostemps64, (char *template, int suffix_len, int flags), (template, suffix_len, flags))
 OPENS_NEW(memfd_create, (const char *name, unsigned flags), (name, flags))
 
-/* Its path is libc's secret, so a cut here passes no gate; what is queued for a file of that name is
- * settled with everything else. */
+/* Its path is libc's secret, so a cut here passes no gate; what is queued for a file of that name
+ * is settled with everything else. */
 int shm_open(const char *name, int flags, mode_t mode)
 {
     call_seen(STAT_calls_open);

@@ -3,8 +3,8 @@
  * call_privilege: identities, roots, namespaces, sandboxes.
  *
  * The worker is a thread that libc does not know: it would keep the old identity, and its presence
- * makes unshare(CLONE_NEWUSER) fail and draws a seccomp filter's wrath. So everything is applied and
- * the worker gone before these, whether or not anything is queued.
+ * makes unshare(CLONE_NEWUSER) fail and draws a seccomp filter's wrath. So everything is applied
+ * and the worker gone before these, whether or not anything is queued.
  */
 #include <sched.h>
 #include <sys/prctl.h>

@@ -6,10 +6,10 @@
  * queued is applied and, where the call could write, open, close or copy, deferral is off for good.
  * A few numbers that stand for calls libc had no function for in its time are done as such.
  *
- * Some calls return twice (vfork, clone with a stack), so no frame of ours may be on the stack while
- * the real syscall runs. The exported function is a stub in assembly: it saves the arguments, asks
- * raw_target who is to have them, and jumps there as if that had been called. For nearly all numbers
- * that is libc's syscall itself.
+ * Some calls return twice (vfork, clone with a stack), so no frame of ours may be on the stack
+ * while the real syscall runs. The exported function is a stub in assembly: it saves the arguments,
+ * asks raw_target who is to have them, and jumps there as if that had been called. For nearly all
+ * numbers that is libc's syscall itself.
  */
 #include <linux/close_range.h>
 #include <linux/openat2.h>
@@ -87,6 +87,7 @@ static long raw_exec(long number, long a, long b, long c, long d, long e, long f
     rl_add_32(&proc.forking, 1);
     rl_fence();
     settle_end_all(WHY_exec);
+    family_leave_all();
     r = real.syscall(ALL);
     fork_done();
     return r;
@@ -125,7 +126,7 @@ static raw_fn *target_of(const long *arg)
     case SYS_pidfd_getfd:
         return raw_receive;
 
-    /* Data and descriptors behind our back: from now on nothing is deferred in this process. */
+        /* Data and descriptors behind our back: from now on nothing is deferred in this process. */
 #ifdef SYS_open /* aarch64 has only the -at family */
     case SYS_open:
     case SYS_creat:
@@ -202,7 +203,7 @@ static raw_fn *target_of(const long *arg)
             file_forget_range((unsigned)arg[1], (unsigned)arg[2]);
         break;
 
-    /* Calls that look at files, or at what is free, or hand over. */
+        /* Calls that look at files, or at what is free, or hand over. */
 #ifdef SYS_stat
     case SYS_stat:
     case SYS_lstat:
@@ -247,7 +248,7 @@ static raw_fn *target_of(const long *arg)
         settle_all(WHY_raw);
         break;
 
-    /* Children, programs, the end. */
+        /* Children, programs, the end. */
 #ifdef SYS_fork
     case SYS_vfork:
         settle_foreign(WHY_fork);

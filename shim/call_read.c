@@ -10,14 +10,6 @@
 
 #include "call.h"
 
-/* The most that one call moves, whatever was asked for (MAX_RW_COUNT in the kernel). */
-#define IO_MAX_BYTES ((size_t)0x7ffff000)
-
-static size_t capped(size_t n)
-{
-    return n < IO_MAX_BYTES ? n : IO_MAX_BYTES;
-}
-
 /* Not idle: something may be queued, or calls are counted, or nothing is initialised yet. */
 static ssize_t read_busy(const struct io *io, uint64_t word)
 {
@@ -40,12 +32,13 @@ static ssize_t read_busy(const struct io *io, uint64_t word)
  *   refused  arguments that the kernel refuses as a whole: made plainly, whatever is queued
  */
 #define READS(name, params, args, piece, plan, refused)                                            \
-    static ssize_t name##_piece(const struct io *io, const struct iovec *iov, int count, off_t off) \
+    static ssize_t name##_piece(const struct io *io, const struct iovec *iov, int count,           \
+                                off_t off)                                                         \
     {                                                                                              \
         (void)io, (void)iov, (void)count, (void)off;                                               \
         return real.name piece;                                                                    \
     }                                                                                              \
-    static __attribute__((noinline)) ssize_t name##_when_busy(uint64_t word, READ_PARAMS params)        \
+    static __attribute__((noinline)) ssize_t name##_when_busy(uint64_t word, READ_PARAMS params)   \
     {                                                                                              \
         if (refused) {                                                                             \
             state_enter(word);                                                                     \
@@ -53,7 +46,7 @@ static ssize_t read_busy(const struct io *io, uint64_t word)
         }                                                                                          \
         return read_busy(&(struct io){.fd = fd, .issue = name##_piece, READ_PARAMS plan}, word);   \
     }                                                                                              \
-    static __attribute__((noinline)) ssize_t name##_made_late(ssize_t done, READ_PARAMS params)         \
+    static __attribute__((noinline)) ssize_t name##_made_late(ssize_t done, READ_PARAMS params)    \
     {                                                                                              \
         return execute_read_late(&(struct io){.fd = fd, .issue = name##_piece, READ_PARAMS plan},  \
                                  done);                                                            \
@@ -62,17 +55,18 @@ static ssize_t read_busy(const struct io *io, uint64_t word)
     {                                                                                              \
         uint64_t word = state_word();                                                              \
                                                                                                    \
-        if (state_idle(word)) {                                                                    \
+        if (call_direct(word)) {                                                                   \
             ssize_t done = real.name args;                                                         \
                                                                                                    \
-            return likely(state_word() == word) ? done : name##_made_late(done, READ_PARAMS args);      \
+            call_counted(word, STAT_calls_read);                                                   \
+            return likely(state_word() == word) ? done : name##_made_late(done, READ_PARAMS args); \
         }                                                                                          \
-        return name##_when_busy(word, READ_PARAMS args);                                                \
+        return name##_when_busy(word, READ_PARAMS args);                                           \
     }
 #define READ_PARAMS(...) __VA_ARGS__
 #define UNUSED           __attribute__((unused))
 
-#define ONE(buf, n) .iov = &(struct iovec){buf, capped(n)}, .count = 1
+#define ONE(buf, n) .iov = &(struct iovec){buf, call_capped(n)}, .count = 1
 #define BAD(n)      ((ssize_t)(n) < 0)
 #define BAD_IOV     (count <= 0 || count > IOV_MAX || !call_readable(iov))
 
@@ -115,8 +109,8 @@ READS(__read_chk, (int fd, void *buf, size_t n, UNUSED size_t size), (fd, buf, n
       (io->fd, iov->iov_base, iov->iov_len, iov->iov_len), (ONE(buf, n)), BAD(n) || n > size)
 
 #define PREADS_CHECKED(name)                                                                       \
-    READS(name, (int fd, void *buf, size_t n, off_t off, UNUSED size_t size), (fd, buf, n, off, size),    \
-          (io->fd, iov->iov_base, iov->iov_len, off, iov->iov_len),                                \
+    READS(name, (int fd, void *buf, size_t n, off_t off, UNUSED size_t size),                      \
+          (fd, buf, n, off, size), (io->fd, iov->iov_base, iov->iov_len, off, iov->iov_len),       \
           (ONE(buf, n), .off = off, .positional = true), BAD(n) || n > size || off < 0)
 PREADS_CHECKED(__pread_chk)
 PREADS_CHECKED(__pread64_chk)

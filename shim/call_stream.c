@@ -2,8 +2,8 @@
 /*
  * call_stream: stdio and directory streams.
  *
- * libc reads and writes a stream by calls that nobody can interpose. So nothing is ever queued for a
- * file while a stream is open on it: the descriptor is marked, and what was queued is applied.
+ * libc reads and writes a stream by calls that nobody can interpose. So nothing is ever queued for
+ * a file while a stream is open on it: the descriptor is marked, and what was queued is applied.
  */
 #include "call.h"
 
@@ -147,14 +147,12 @@ int closedir(DIR *dir)
 }
 
 /* printf to a descriptor: written at the file position by libc itself, so the queue has to be empty
- * before, and what was queued meanwhile applied after. */
+ * before, and nothing may be queued meanwhile. */
 #define DPRINTFS(call)                                                                             \
-    int n;                                                                                         \
+    struct write_mark mark __attribute__((cleanup(execute_change_ends))) = {.fs = NULL};           \
                                                                                                    \
-    SETTLE_FD(fd, WHY_position);                                                                   \
-    n = call;                                                                                      \
-    SETTLE_FD(fd, WHY_position);                                                                   \
-    return n
+    WHEN_BUSY(execute_change_begins(fd, WHY_position, &mark));                                     \
+    return call
 
 int vdprintf(int fd, const char *format, va_list args)
 {

@@ -11,21 +11,13 @@
 
 #include "call.h"
 
-/* The most that one call moves, whatever was asked for (MAX_RW_COUNT in the kernel). */
-#define IO_MAX_BYTES ((size_t)0x7ffff000)
-
-static size_t capped(size_t n)
-{
-    return n < IO_MAX_BYTES ? n : IO_MAX_BYTES;
-}
-
 /* Big enough for the gate? Parts are capped so that the sum cannot overflow. */
 static bool big(const struct iovec *iov, int count)
 {
     size_t bytes = 0;
 
     for (int i = 0; i < count && bytes < GATE_MIN_BYTES; i++)
-        bytes += capped(iov[i].iov_len);
+        bytes += call_capped(iov[i].iov_len);
     return bytes >= GATE_MIN_BYTES;
 }
 
@@ -50,7 +42,8 @@ static ssize_t write_busy(const struct io *io, uint64_t word)
  * WRITES(name, parameters, arguments, piece, plan, refused, is_big): see READS in call_read.c.
  */
 #define WRITES(name, params, args, piece, plan, refused, is_big)                                   \
-    static ssize_t name##_piece(const struct io *io, const struct iovec *iov, int count, off_t off) \
+    static ssize_t name##_piece(const struct io *io, const struct iovec *iov, int count,           \
+                                off_t off)                                                         \
     {                                                                                              \
         (void)io, (void)iov, (void)count, (void)off;                                               \
         return real.name piece;                                                                    \
@@ -65,23 +58,26 @@ static ssize_t write_busy(const struct io *io, uint64_t word)
     }                                                                                              \
     static __attribute__((noinline)) ssize_t name##_made_late(ssize_t done, WRITE_PARAMS params)   \
     {                                                                                              \
-        execute_write_late(&(struct io){.fd = fd, .issue = name##_piece, WRITE_PARAMS plan}, done); \
+        execute_write_late(&(struct io){.fd = fd, .issue = name##_piece, WRITE_PARAMS plan},       \
+                           done);                                                                  \
         return done;                                                                               \
     }                                                                                              \
     ssize_t name params                                                                            \
     {                                                                                              \
         uint64_t word = state_word();                                                              \
                                                                                                    \
-        if (state_idle(word) && likely(!(is_big))) {                                               \
+        if (call_direct(word) && likely(!(is_big))) {                                              \
             ssize_t done = real.name args;                                                         \
                                                                                                    \
-            return likely(state_word() == word) ? done : name##_made_late(done, WRITE_PARAMS args); \
+            call_counted(word, STAT_calls_write);                                                  \
+            return likely(state_word() == word) ? done                                             \
+                                                : name##_made_late(done, WRITE_PARAMS args);       \
         }                                                                                          \
         return name##_when_busy(word, WRITE_PARAMS args);                                          \
     }
 #define WRITE_PARAMS(...) __VA_ARGS__
 
-#define ONE(buf, n) .iov = &(struct iovec){(void *)(uintptr_t)buf, capped(n)}, .count = 1
+#define ONE(buf, n) .iov = &(struct iovec){(void *)(uintptr_t)buf, call_capped(n)}, .count = 1
 #define BAD(n)      ((ssize_t)(n) < 0)
 #define BIG(n)      ((n) >= GATE_MIN_BYTES)
 #define BAD_IOV     (count <= 0 || count > IOV_MAX || !call_readable(iov))
@@ -92,8 +88,8 @@ WRITES(write, (int fd, const void *buf, size_t n), (fd, buf, n),
        (io->fd, iov->iov_base, iov->iov_len), (ONE(buf, n)), BAD(n), BIG(n))
 WRITES(__write, (int fd, const void *buf, size_t n), (fd, buf, n),
        (io->fd, iov->iov_base, iov->iov_len), (ONE(buf, n)), BAD(n), BIG(n))
-WRITES(writev, (int fd, const struct iovec *iov, int count), (fd, iov, count),
-       (io->fd, iov, count), (.iov = iov, .count = count), BAD_IOV, BIG_IOV)
+WRITES(writev, (int fd, const struct iovec *iov, int count), (fd, iov, count), (io->fd, iov, count),
+       (.iov = iov, .count = count), BAD_IOV, BIG_IOV)
 
 /* at a given offset */
 #define PWRITES(name)                                                                              \
@@ -106,8 +102,9 @@ PWRITES(__pwrite64)
 
 #define PWRITEVS(name)                                                                             \
     WRITES(name, (int fd, const struct iovec *iov, int count, off_t off), (fd, iov, count, off),   \
-           (io->fd, iov, count, off), (.iov = iov, .count = count, .off = off, .positional = true), \
-           BAD_IOV || off < 0, BIG_IOV)
+           (io->fd, iov, count, off),                                                              \
+           (.iov = iov, .count = count, .off = off, .positional = true), BAD_IOV || off < 0,       \
+           BIG_IOV)
 PWRITEVS(pwritev)
 PWRITEVS(pwritev64)
 

@@ -4,8 +4,8 @@
  *
  * Size never differs: a punch does not change it. Blocks are shown as the disk has them now, so up
  * to punch_delay late, unless stat = settle. Times never run backwards: a stat after a queued punch
- * shows mtime and ctime no older than the punch, and so do later ones, because the kernel's clock at
- * applying is later. Set-id bits are settled for: a punch removes them.
+ * shows mtime and ctime no older than the punch, and so do later ones, because the kernel's clock
+ * at applying is later. Set-id bits are settled for: a punch removes them.
  */
 #ifndef SHIM_STAT_TIMES_H
 #define SHIM_STAT_TIMES_H

@@ -154,8 +154,8 @@ static int make_file(const char *file)
     return made;
 }
 
-/* The first punch of a file is made at once, and the next ones until there is evidence that the file
- * is ours: so on with it until one stays away. */
+/* The first punch of a file is made at once, and the next ones until there is evidence that the
+ * file is ours: so on with it until one stays away. */
 static bool queue_a_punch(void)
 {
     for (at = BLOCK; at < FILE_BYTES - BLOCK; at += BLOCK) {
@@ -324,7 +324,8 @@ static bool wanted(const char *name, char **names)
     if (*names == NULL)
         return strncmp(name, "exact_", 6) != 0;
     for (; *names != NULL; names++)
-        if (strcmp(name, *names) == 0 || (strcmp(*names, "exact_") == 0 && strncmp(name, "exact_", 6) == 0))
+        if (strcmp(name, *names) == 0 ||
+            (strcmp(*names, "exact_") == 0 && strncmp(name, "exact_", 6) == 0))
             return true;
     return false;
 }

@@ -234,7 +234,7 @@ static const struct {
     const char *name;
     int (*run)(void);
 } cases[] = {
-    {"main_leaves", main_leaves}, {"errors", errors}, {"numbers", numbers},
+    {"main_leaves", main_leaves},     {"errors", errors}, {"numbers", numbers},
     {"interruptions", interruptions}, {"vforks", vforks},
 };
 
