@@ -310,9 +310,9 @@ no:
     return refusal;
 }
 
-bool evidence_holds(const struct file_state *fs)
+bool evidence_holds(const struct file_state *fs, int own)
 {
     struct stat st;
 
-    return fs->share == CFG_SHARE_PRIVATE || (rl_raw(SYS_fstat, fs->fd, &st) == 0 && st.st_nlink == 0);
+    return fs->share == CFG_SHARE_PRIVATE || (rl_raw(SYS_fstat, own, &st) == 0 && st.st_nlink == 0);
 }

@@ -28,7 +28,7 @@ enum stat_id evidence_gather(const struct rl_inode *inode, const struct file_sta
                              int pidfd, int *own);
 
 /* For an inode that is on, before a pass: has it got a name meanwhile (auto)? */
-bool evidence_holds(const struct file_state *fs);
+bool evidence_holds(const struct file_state *fs, int own);
 
 #define EVIDENCE_OK ((enum stat_id)0)
 

@@ -20,6 +20,7 @@
 #define PARTS_MAX   64 /* iovecs in one piece */
 #define REFUSE_NS   100000000u /* first time until evidence is asked for again; doubles */
 #define REFUSE_STEPS 5
+#define WORKER_RETRY_NS 10000000u
 
 static size_t iov_bytes(const struct iovec *iov, int count)
 {
@@ -115,6 +116,7 @@ static ssize_t read_around(const struct io *io, struct rl_inode *inode, off_t of
     if (off < 0 || end > RL_FOREVER || end == start)
         return io->issue(io, io->iov, io->count, off);
     for (int tries = 0; tries < READ_TRIES; tries++) {
+        uint32_t act = rl_load_32(&inode->table.act) >> 2;
         uint64_t stamp = rl_table_stamp(&inode->table, start, end);
         int n = rl_table_overlaps(&inode->table, &proc.arena->pool, start, end, before, SPANS_MAX);
         ssize_t r;
@@ -128,7 +130,8 @@ static ssize_t read_around(const struct io *io, struct rl_inode *inode, off_t of
         if (r <= 0)
             return r;
         m = rl_table_overlaps(&inode->table, &proc.arena->pool, start, end, after, SPANS_MAX);
-        if (rl_table_stamp(&inode->table, start, end) == stamp && same_spans(before, n, after, m)) {
+        if (rl_load_32(&inode->table.act) >> 2 == act &&
+            rl_table_stamp(&inode->table, start, end) == stamp && same_spans(before, n, after, m)) {
             if (n > 0 && file_verify(io->fd, inode)) {
                 overlay(io->iov, io->count, start, (size_t)r, before, n);
                 stat_add(STAT_read_overlaid, 1);
@@ -551,8 +554,9 @@ static void ask_for_evidence(const struct drain_call *call, struct rl_inode *ino
         rl_store_32(&fs->asked, 0);
         return;
     }
-    if (!worker_start()) {
-        refuse(fs, STAT_punch_no_worker);
+    if (!worker_start()) { /* for instance while the last one is leaving: that takes no time */
+        rl_store_64(&fs->refused_ns, rl_now_ns() + WORKER_RETRY_NS);
+        rl_store_32(&fs->refusal, STAT_punch_no_worker);
         rl_store_32(&fs->asked, 0);
         return;
     }
@@ -577,6 +581,7 @@ static int execute_punch(const struct drain_call *call, struct rl_inode *inode)
         .private_ = fs->share == CFG_SHARE_PRIVATE,
         .known_fs = fs->kind > FILE_KIND_NONE + 1,
         .whole = call->off >= 0 && call->len > 0 && call->off <= (off_t)RL_FOREVER - call->len,
+        .long_ = (uint64_t)call->len / PUNCH_CALLS_MAX > fs->punch_call_max_bytes,
         .on = (act & RL_ACT_STATE) == RL_ACT_ON,
         .asked = rl_load_32(&fs->asked) != 0 || (act & RL_ACT_STATE) != RL_ACT_OFF,
         .quiet = rl_load_32(&proc.forking) != 0 || now_ns < rl_load_64(&proc.quiet_ns),

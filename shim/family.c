@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* family: see family.h. Futexes here are the shared kind: the waiters are other processes. */
 #include <errno.h>
-#include <signal.h>
+#include <sys/uio.h>
 
 #include "family.h"
 
 #define ASK_PATIENCE_NS 50000000u /* then look whether the other one is still alive */
+#define DEAD_AFTER_NS   500000000u
 
 struct family *family;
 
@@ -18,8 +19,11 @@ static void shared_wait(uint32_t *word, uint32_t seen, uint64_t timeout_ns)
 
 static void entry_free(struct family_entry *e)
 {
+    uint32_t pid = proc.pid;
+
     rl_store_32(&e->asked, 0);
-    rl_store_32(&e->pid, 0);
+    if (!rl_cas_32(&e->pid, &pid, 0)) /* the worker and the end of the process may both come here */
+        return;
     rl_add_32(&family->busy, (uint32_t)-1);
     rl_add_32(&family->moved, 1);
     rl_raw(SYS_futex, &family->moved, FUTEX_WAKE, INT32_MAX);
@@ -55,6 +59,13 @@ void family_leave(uint64_t dev, uint64_t ino)
     }
 }
 
+void family_leave_all(void)
+{
+    for (int i = 0; family != NULL && i < FAMILY_ENTRIES; i++)
+        if (rl_load_32(&family->entry[i].pid) == proc.pid)
+            entry_free(&family->entry[i]);
+}
+
 bool family_asked(uint64_t *dev, uint64_t *ino)
 {
     for (int i = 0; family_busy() && i < FAMILY_ENTRIES; i++) {
@@ -69,8 +80,23 @@ bool family_asked(uint64_t *dev, uint64_t *ino)
     return false;
 }
 
+/* Gone, or a zombie: that still answers kill(2), but has no memory to read. A process whose first
+ * thread has ended looks the same; its worker answers within milliseconds, so ask only after that. */
+static bool is_dead(uint32_t pid, uint64_t waited_ns)
+{
+    char byte;
+    struct iovec local = {&byte, 1};
+    struct iovec remote = {NULL, 1};
+
+    if (rl_raw(SYS_kill, pid, 0) == -ESRCH)
+        return true;
+    return waited_ns > DEAD_AFTER_NS &&
+           rl_raw(SYS_process_vm_readv, pid, &local, 1, &remote, 1, 0) == -ESRCH;
+}
+
 static void ask_and_wait(struct family_entry *e, uint64_t dev, uint64_t ino)
 {
+    uint64_t began_ns = rl_now_ns();
     uint32_t pid;
 
     while ((pid = rl_load_32(&e->pid)) != 0 && pid != proc.pid && rl_load_64(&e->dev) == dev &&
@@ -81,7 +107,7 @@ static void ask_and_wait(struct family_entry *e, uint64_t dev, uint64_t ino)
         /* The owner's worker looks at `asked` at least once per punch_delay while it has anything
          * on; its wait is on a word of its own, so there is nothing to wake here. */
         shared_wait(&family->moved, moved, ASK_PATIENCE_NS);
-        if (rl_raw(SYS_kill, pid, 0) == -ESRCH && rl_cas_32(&e->pid, &pid, 0)) {
+        if (is_dead(pid, rl_now_ns() - began_ns) && rl_cas_32(&e->pid, &pid, 0)) {
             /* It died. Punches it had queued did not happen (contract 13). */
             rl_store_32(&e->asked, 0);
             rl_add_32(&family->busy, (uint32_t)-1);

@@ -46,6 +46,10 @@ void family_opened(int fd);
 bool family_enter(uint64_t dev, uint64_t ino);
 void family_leave(uint64_t dev, uint64_t ino);
 
+/* At the end of the process and before exec, when everything is off: takes out what the worker has
+ * not got round to. */
+void family_leave_all(void);
+
 /* Worker: has another member asked for one of our entries? Copies its identity. */
 bool family_asked(uint64_t *dev, uint64_t *ino);
 

@@ -49,8 +49,6 @@ struct file_state {
     /* The table is on, and a punch went through the kernel since: writes that began before it was on
      * have been waited for. */
     uint32_t armed;
-    /* worker */
-    int fd; /* in the worker's own descriptor table, -1 none */
 };
 
 struct file_state *file_state(const struct rl_inode *inode);

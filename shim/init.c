@@ -26,7 +26,7 @@
 #define ARENA_MAGIC    0x6e726c72u /* "rlrn" */
 #define ARENA_VERSION  1
 #define POOL_RESERVE   1024u /* nodes for the worker, beyond punch_backlog */
-#define VFORK_QUIET_NS 1000000000u
+#define VFORK_QUIET_NS 200000000u
 
 uint64_t state_word_value = WORD_COLD;
 struct process proc;
@@ -290,6 +290,7 @@ void process_ends(void)
 
     rl_store_32(&proc.ending, 1);
     settle_end_all(WHY_exit);
+    family_leave_all();
     if (rl_swap_32(&ended, 1) == 0) {
         if (proc.settings.report_path[0] != '\0' && proc.settings.mode != CFG_MODE_OFF)
             report_write(stats, &proc.settings, start_dir);

@@ -12,8 +12,8 @@ void fork_announce(void);
 /* The child exists (or never will). Nothing is turned on between the two. */
 void fork_done(void);
 
-/* For vfork, which has no "afterwards" of its own: announces, and keeps everything off for a
- * second, in which the child comes into being. */
+/* For vfork, which has no "afterwards" of its own: announces, and keeps everything off for
+ * 0.2 s, in which the child comes into being. */
 void fork_announce_vfork(void);
 
 /* First thing in a child made without pthread_atfork's handlers (_Fork, clone without CLONE_VM). */

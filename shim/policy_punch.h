@@ -15,12 +15,17 @@
 
 #include "stats.h"
 
+/* A longer punch is made as the program asked for it: cut into pieces, one that covers a terabyte of
+ * nothing would take the worker minutes that the kernel does not need. */
+#define PUNCH_CALLS_MAX 128u
+
 struct punch_facts {
     bool works;         /* mode on and not switched off */
     bool defer;         /* punch = defer */
     bool private_;      /* share = private */
     bool known_fs;
     bool whole;         /* arguments make sense: off >= 0, len > 0, no overflow */
+    bool long_;         /* more than PUNCH_CALLS_MAX times punch_call_max */
     bool on;            /* the range table accepts */
     bool asked;         /* evidence is being gathered */
     bool quiet;         /* a fork is under way */

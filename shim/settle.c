@@ -3,6 +3,7 @@
 #include "settle.h"
 #include "worker.h"
 
+#define QUIET_NS 200000000u
 #define WAIT_NS 100000000u /* then look again and knock again: a lost wake-up costs this, once */
 
 static bool is_on(const struct rl_inode *inode)
@@ -150,6 +151,6 @@ void settle_stop(enum why why)
     worker_stop();
     /* The caller's own system call comes right after this: until then no other thread may start a
      * new worker. */
-    rl_store_64(&proc.quiet_ns, rl_now_ns() + 1000000000u);
+    rl_store_64(&proc.quiet_ns, rl_now_ns() + QUIET_NS);
     rl_add_32(&proc.forking, (uint32_t)-1);
 }

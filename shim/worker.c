@@ -44,11 +44,14 @@ enum worker_state { WORKER_NONE, WORKER_RUNS, WORKER_LEAVES };
 
 /* A file with deferral on. Worker only. */
 struct job {
-    struct rl_inode *inode;
+    struct rl_inode *inode; /* NULL: free */
     struct file_state *fs;
+    uint64_t dev, ino;
+    int fd; /* reference to the file in the worker's table */
     bool in_pass;
     bool out;        /* span is being applied or waits for the gate */
     bool urgent;
+    bool postponed;  /* something of this pass could not be applied: the pass is not over */
     bool requested;  /* at the gate */
     bool inside;
     rl_ticket ticket;
@@ -236,9 +239,14 @@ static void refuse(struct file_state *fs, enum stat_id reason)
     stat_add(STAT_evidence_refused, 1);
 }
 
-static void turn_on(int slot, struct rl_inode *inode, struct file_state *fs)
+static void turn_on(int slot, struct rl_inode *inode, struct file_state *fs, uint32_t gen, int fd)
 {
-    jobs[slot] = (struct job){.inode = inode, .fs = fs, .used_ns = rl_now_ns()};
+    jobs[slot] = (struct job){.inode = inode,
+                              .fs = fs,
+                              .dev = inode->dev,
+                              .ino = inode->ino,
+                              .fd = fd,
+                              .used_ns = rl_now_ns()};
     rl_store_32(&worker_files[slot], rl_inode_index(&proc.arena->inodes, inode) + 1);
     memset(fs->writing, 0, sizeof fs->writing);
     rl_store_32(&fs->writing_anywhere, 0);
@@ -248,7 +256,8 @@ static void turn_on(int slot, struct rl_inode *inode, struct file_state *fs)
     stat_add(STAT_evidence_granted, 1);
     rl_fence(); /* pairs with those in settle_foreign and settle_stop: they see the file on, or we
                  * see their mark */
-    if (nothing_may_be_on() || rl_load_32(&fs->never) != 0)
+    /* An idle entry may have been given to another inode while we looked. */
+    if (nothing_may_be_on() || rl_load_32(&fs->never) != 0 || rl_load_32(&inode->gen) != gen)
         rl_table_close(&inode->table, rl_load_32(&inode->table.act));
 }
 
@@ -256,9 +265,9 @@ static void turn_off(int slot)
 {
     struct job *job = &jobs[slot];
 
-    rl_raw(SYS_close, job->fs->fd);
-    job->fs->fd = -1;
-    family_leave(job->inode->dev, job->inode->ino);
+    /* The entry may belong to another inode by now: it is idle. */
+    rl_raw(SYS_close, job->fd);
+    family_leave(job->dev, job->ino);
     rl_store_32(&worker_files[slot], 0);
     state_file_off();
     job->inode = NULL;
@@ -269,6 +278,7 @@ static void answer(uint64_t ask)
     struct rl_inode *inode = &proc.arena->inodes.inode[(ask >> 32) - 1];
     struct file_state *fs = file_state(inode);
     enum stat_id refusal = STAT_punch_no_backlog;
+    uint32_t gen = rl_load_32(&inode->gen); /* evidence_gather compares the identity after this */
     int slot = 0;
     int own = -1;
 
@@ -286,10 +296,9 @@ static void answer(uint64_t ask)
             family_leave(inode->dev, inode->ino);
     }
     if (refusal == EVIDENCE_OK) {
-        fs->fd = own;
         fs->refusals = 0;
         rl_store_32(&fs->refusal, 0);
-        turn_on(slot, inode, fs);
+        turn_on(slot, inode, fs, gen, own);
     } else {
         refuse(fs, refusal);
     }
@@ -326,14 +335,14 @@ static long write_zeros(int fd, const struct rl_span *s)
 
 static void punch_failed(struct job *job, long error)
 {
-    if (write_zeros(job->fs->fd, &job->span) == 0) {
+    if (write_zeros(job->fd, &job->span) == 0) {
         stat_add(STAT_punch_zeroed, 1);
         rl_drain_applied(&job->inode->table, &proc.arena->pool, &job->span);
         job->tries = 0;
     } else if (++job->tries >= TRIES_MAX || job->urgent) {
         stat_add(STAT_punch_dropped, 1);
         log_line(CFG_LOG_ERROR, LOG_S("a hole punch answered earlier could not be applied ("),
-                 LOG_ERRNO(-error), LOG_S("): inode "), LOG_N(job->inode->ino), LOG_S(", bytes "),
+                 LOG_ERRNO(-error), LOG_S("): inode "), LOG_N(job->ino), LOG_S(", bytes "),
                  LOG_N(job->span.start), LOG_S(" to "), LOG_N(job->span.end),
                  LOG_S(" may hold old data; set punch = sync for this file"));
         rl_drain_applied(&job->inode->table, &proc.arena->pool, &job->span);
@@ -341,6 +350,7 @@ static void punch_failed(struct job *job, long error)
         stat_add(STAT_punch_postponed, 1);
         rl_drain_postponed(&job->inode->table, &proc.arena->pool, &job->span);
         job->retry_ns = rl_now_ns() + RETRY_NS;
+        job->postponed = true;
     }
     rl_store_32(&job->fs->never, STAT_punch_no_fs); /* this file does not take late punches */
     rl_table_close(&job->inode->table, rl_load_32(&job->inode->table.act));
@@ -366,7 +376,7 @@ static long plain_punch(const struct job *job)
 {
     long r;
 
-    while ((r = rl_raw(SYS_fallocate, job->fs->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+    while ((r = rl_raw(SYS_fallocate, job->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                        job->span.start, job->span.end - job->span.start)) == -EINTR)
         ;
     stat_add(STAT_plain_calls, 1);
@@ -378,7 +388,7 @@ static void apply(struct job *const *ready, int n)
     struct ring_punch punch[RING_BATCH];
 
     for (int i = 0; i < n; i++)
-        punch[i] = (struct ring_punch){.fd = ready[i]->fs->fd,
+        punch[i] = (struct ring_punch){.fd = ready[i]->fd,
                                        .off = (off_t)ready[i]->span.start,
                                        .len = (off_t)(ready[i]->span.end - ready[i]->span.start),
                                        .result = 1};
@@ -435,7 +445,7 @@ static void fetch(struct job *job, uint64_t now_ns)
         if (due_ns != 0 && due_ns <= now_ns) {
             if (rl_load_64(&t->first_ns) != 0)
                 stat_peak(STAT_punch_delay_max_ns, now_ns - rl_load_64(&t->first_ns));
-            if (!evidence_holds(job->fs))
+            if (!evidence_holds(job->fs, job->fd))
                 rl_table_close(t, rl_load_32(&t->act));
             rl_drain_begin(t, pool);
             job->in_pass = true;
@@ -444,8 +454,11 @@ static void fetch(struct job *job, uint64_t now_ns)
     if (!job->out && job->in_pass) {
         job->out = rl_drain_next(t, pool, most, &job->span);
         if (!job->out) {
-            rl_drain_end(t);
-            job->in_pass = false;
+            if (job->postponed)
+                rl_store_32(&t->want_all, 1); /* whoever waits for this pass waits for the next */
+            else
+                rl_drain_end(t);
+            job->in_pass = job->postponed = false;
         }
     }
     if (job->out) {
