@@ -37,13 +37,13 @@ SHIM_LDFLAGS := -shared -Wl,-z,now -Wl,-z,relro -Wl,-z,noexecstack -Wl,--no-unde
 
 SAN_asan  := -fsanitize=address,undefined -fno-omit-frame-pointer -fno-sanitize-recover=undefined
 SAN_ubsan := -fsanitize=undefined -fno-sanitize-recover=undefined
-SAN_tsan  := -fsanitize=thread
+SAN_tsan  := -fsanitize=thread $(if $(findstring gcc,$(shell $(CC) --version 2>/dev/null | head -n 1)),-Wno-tsan)
 SAN       := $(SAN_$(VARIANT))
 
 LOCKMGR  := ranges range_table drain gate inode_table
-SHIM_CORE := config config_load config_match config_notice config_value control evidence execute \
-             family file init log policy_punch policy_split real report report_json report_stats \
-             report_text settle stat_times stats text unwind worker
+SHIM_CORE := config config_load config_match config_notice config_value control evidence execute_read \
+             execute_space execute_write family file init log policy_punch policy_split real report report_json report_stats \
+             report_text settle stat_times stats text unwind worker write_mark
 SHIM_CALLS := call_aio call_attr call_copy call_exec call_fd call_map call_mount call_name call_open \
               call_privilege call_process call_raw call_read call_space call_stat call_stream \
               call_sync call_write
@@ -178,11 +178,11 @@ SCRIPTS = $(sort $(filter-out %/lab.sh %/settles_removed.sh,$(wildcard tests/lab
           tests/bench/selftest.sh tests/bench/instructions.sh
 
 check: all programs $(UNIT)
-	$(Q)$(RUN) $(sort $(UNIT)) $(SCRIPTS) tests/stress/torture.sh tests/model/run.sh
+	$(Q)$(RUN) $(sort $(UNIT)) $(SCRIPTS) tests/stress/torture.sh tests/model/self_test.sh tests/model/run.sh
 
 SECONDS ?= 600
 stress: all programs
-	$(Q)$(RUN) --timeout $$(( $(SECONDS) * 6 + 600 )) tests/stress/long.sh
+	$(Q)STRESS_SECONDS=$(SECONDS) $(RUN) --timeout $$(( $(SECONDS) * 7 + 900 )) tests/stress/long.sh
 
 bench: all programs
 	$(Q)BUILD=$(abspath $(BUILD)) SRC=$(CURDIR) SHIM_SO=$(abspath $(LIB)) tests/bench/bench
@@ -224,7 +224,7 @@ format:
 
 lint:
 	$(Q)cppcheck --quiet --error-exitcode=1 --inline-suppr --enable=warning,portability --std=c11 \
-	  --suppress=missingIncludeSystem -D__x86_64__ -D_GNU_SOURCE lockmgr shim
+	  --suppress=missingIncludeSystem --suppress=ctunullpointer -D__x86_64__ -D_GNU_SOURCE lockmgr shim
 	$(Q)clang-tidy --quiet --warnings-as-errors='*' -checks='-*,bugprone-*,-bugprone-easily-swappable-parameters,-bugprone-reserved-identifier,-bugprone-macro-parentheses' \
 	  $(wildcard lockmgr/*.c) -- -std=gnu11 -D_GNU_SOURCE
 	$(Q)shellcheck -x $(wildcard tests/run tests/*/*.sh tests/*/*.bash tests/bench/bench examples/*.sh .ci/run)
@@ -239,23 +239,23 @@ $(BUILD)/rangelock.pc: Makefile
 
 install: all $(BUILD)/rangelock.pc
 	$(Q)$(INSTALL) -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(BINDIR) $(DESTDIR)$(INCDIR)/rlshim \
-	  $(DESTDIR)$(MANDIR)/man1 $(DESTDIR)$(DOCDIR)
+	  $(DESTDIR)$(MANDIR)/man1 $(DESTDIR)$(MANDIR)/man3 $(DESTDIR)$(MANDIR)/man5 $(DESTDIR)$(DOCDIR)
 	$(Q)$(INSTALL) -m 755 $(LIB) $(DESTDIR)$(LIBDIR)/
 	$(Q)$(INSTALL) -m 644 $(RL) $(DESTDIR)$(LIBDIR)/
 	$(Q)$(INSTALL) -m 644 $(BUILD)/rangelock.pc $(DESTDIR)$(LIBDIR)/pkgconfig/
 	$(Q)$(INSTALL) -m 755 $(CMD) $(DESTDIR)$(BINDIR)/
 	$(Q)$(INSTALL) -m 644 $(HEADERS) $(LOCK_HEADERS:%=lockmgr/%) $(DESTDIR)$(INCDIR)/rlshim/
-	$(Q)$(INSTALL) -m 644 $(wildcard docs/*.1) $(DESTDIR)$(MANDIR)/man1/
+	$(Q)for s in 1 3 5; do $(INSTALL) -m 644 docs/*.$$s $(DESTDIR)$(MANDIR)/man$$s/; done
 	$(Q)$(INSTALL) -m 644 rlshim.conf.example README.md LICENSE $(DESTDIR)$(DOCDIR)/
 
 uninstall:
 	$(Q)rm -f $(DESTDIR)$(LIBDIR)/librlshim.so $(DESTDIR)$(LIBDIR)/librangelock.a \
 	  $(DESTDIR)$(LIBDIR)/pkgconfig/rangelock.pc $(DESTDIR)$(BINDIR)/rlshim \
-	  $(patsubst docs/%,$(DESTDIR)$(MANDIR)/man1/%,$(wildcard docs/*.1)) \
+	  $(foreach s,1 3 5,$(patsubst docs/%,$(DESTDIR)$(MANDIR)/man$(s)/%,$(wildcard docs/*.$(s)))) \
 	  $(addprefix $(DESTDIR)$(INCDIR)/rlshim/,$(notdir $(HEADERS)) $(LOCK_HEADERS)) \
 	  $(addprefix $(DESTDIR)$(DOCDIR)/,rlshim.conf.example README.md LICENSE)
 	$(Q)rmdir -p --ignore-fail-on-non-empty $(DESTDIR)$(INCDIR)/rlshim $(DESTDIR)$(DOCDIR) \
-	  $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(MANDIR)/man1 $(DESTDIR)$(BINDIR) 2>/dev/null || true
+	  $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(MANDIR)/man1 $(DESTDIR)$(MANDIR)/man3 $(DESTDIR)$(MANDIR)/man5 $(DESTDIR)$(BINDIR) 2>/dev/null || true
 
 clean:
 	$(Q)rm -rf build

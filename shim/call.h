@@ -73,6 +73,7 @@ static inline size_t call_capped(size_t n)
 /* Settles what is queued for fd, and turns deferral off for its inode, if the process has any. */
 static inline void call_end_fd(int fd, enum why why)
 {
+    state_doubt();
     WHEN_BUSY(settle_end_fd(fd, why));
 }
 

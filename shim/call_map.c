@@ -34,8 +34,8 @@ static void *map_raw(void *addr, size_t n, int prot, int flags, int fd, off_t of
             return real.name(addr, n, prot, flags, fd, off);                                       \
         call_end_fd(fd, WHY_mmap);                                                                 \
         p = real.name(addr, n, prot, flags, fd, off);                                              \
-        /* Turned on between the two: by somebody who could not see the mapping yet. */            \
-        if (unlikely(state_word() != word) && p != MAP_FAILED)                                     \
+        /* Turned on between the two, by somebody who could not see the mapping yet. */            \
+        if (p != MAP_FAILED)                                                                       \
             call_end_fd(fd, WHY_mmap);                                                             \
         return p;                                                                                  \
     }

@@ -29,8 +29,10 @@ NAMES(shm_unlink, (const char *name), (name))
         int r;                                                                                     \
                                                                                                    \
         call_seen(STAT_calls_name);                                                                \
+        state_doubt();                                                                             \
         WHEN_BUSY(settle_end_all(WHY_link));                                                       \
         r = real.name args;                                                                        \
+        state_doubt();                                                                             \
         WHEN_BUSY(settle_end_all(WHY_link));                                                       \
         return r;                                                                                  \
     }

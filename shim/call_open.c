@@ -21,10 +21,19 @@
         va_end(args_);                                                                             \
     }
 
+/* A file that never had a name: known from its open on to be nobody else's. */
+static int call_opened_with(int fd, int flags)
+{
+    fd = call_opened(fd);
+    if (fd >= 0 && unlikely((flags & O_TMPFILE) == O_TMPFILE))
+        file_mark(fd, FILE_NAMELESS);
+    return fd;
+}
+
 #define OPEN(dirfd, path, flags, call)                                                             \
     call_seen(STAT_calls_open);                                                                    \
     CALL_CUTS(((flags)&O_TRUNC) != 0, dirfd, path);                                                \
-    return call_opened(call)
+    return call_opened_with(call, flags)
 
 #define OPENS(name)                                                                                \
     int name(const char *path, int flags, ...)                                                     \
@@ -66,7 +75,9 @@ OPENS_AT_CHECKED(__openat64_2)
 #define CREATES(name)                                                                              \
     int name(const char *path, mode_t mode)                                                        \
     {                                                                                              \
-        OPEN(AT_FDCWD, path, O_TRUNC, real.name(path, mode));                                      \
+        const int flags = O_TRUNC;                                                                 \
+                                                                                                   \
+        OPEN(AT_FDCWD, path, flags, real.name(path, mode));                                      \
     }
 CREATES(creat)
 CREATES(creat64)
@@ -104,7 +115,12 @@ OPENS_NEW(mkstemps, (char *template, int suffix_len), (template, suffix_len))
 OPENS_NEW(mkstemps64, (char *template, int suffix_len), (template, suffix_len))
 OPENS_NEW(mkostemps, (char *template, int suffix_len, int flags), (template, suffix_len, flags))
 OPENS_NEW(mkostemps64, (char *template, int suffix_len, int flags), (template, suffix_len, flags))
-OPENS_NEW(memfd_create, (const char *name, unsigned flags), (name, flags))
+
+int memfd_create(const char *name, unsigned flags)
+{
+    call_seen(STAT_calls_open);
+    return call_opened_with(real.memfd_create(name, flags), O_TMPFILE);
+}
 
 /* Its path is libc's secret, so a cut here passes no gate; what is queued for a file of that name
  * is settled with everything else. */

@@ -268,8 +268,8 @@ static enum stat_id census(int own, struct search *s, bool must_see_all)
         s->blind = true;
     if (!s->found && !(must_see_all && s->blind))
         return EVIDENCE_OK;
-    log_line(CFG_LOG_DEBUG, LOG_S("punches of inode "), LOG_N(s->ino), LOG_S(" stay inline: process "),
-             LOG_N(s->pid), LOG_S(s->found ? " has the file" : " cannot be looked at"));
+    log_line(CFG_LOG_DEBUG, LOG_S("punches of inode "), LOG_ID(s->ino), LOG_S(" stay inline: process "),
+             LOG_ID(s->pid), LOG_S(s->found ? " has the file" : " cannot be looked at"));
     return STAT_punch_no_sole;
 }
 

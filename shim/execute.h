@@ -12,6 +12,7 @@
 #include <sys/uio.h>
 
 #include "settle.h"
+#include "write_mark.h"
 
 /* One read or write as the program made it. */
 struct io {
@@ -31,11 +32,6 @@ ssize_t execute_write(const struct io *io);
 /* Announces that the file behind fd is being changed by a call we do not follow (copy_file_range,
  * splice, an ioctl), from before the call until after it: settles, and makes punches that come
  * meanwhile be applied before they return. Nothing when nothing is on. */
-struct write_mark {
-    struct file_state *fs; /* NULL: nothing to take back */
-    uint64_t packed;
-    int slot; /* -1: writing_anywhere */
-};
 void execute_change_begins(int fd, enum why why, struct write_mark *mark);
 void execute_change_ends(struct write_mark *mark);
 
@@ -59,6 +55,7 @@ int execute_truncate(const struct drain_call *call);
 struct drain_hold {
     struct rl_inode *inode;
     rl_ticket ticket;
+    bool gated;
     struct write_mark mark;
 };
 void execute_hold_path(int dirfd, const char *path, struct drain_hold *hold);

@@ -38,7 +38,7 @@ struct file_state {
     uint32_t refusal;    /* enum stat_id that says why not, until refused_ns */
     uint32_t refusals;
     uint64_t refused_ns; /* CLOCK_MONOTONIC: ask again after this */
-    uint64_t queued_at_s, queued_at_ns; /* CLOCK_REALTIME_COARSE of the newest queued punch */
+    uint64_t queued_at_ns; /* CLOCK_REALTIME_COARSE of the newest queued punch, since 1970 */
     /* settings in force for this file */
     uint64_t punch_delay_ns, punch_call_max_bytes, split_bytes;
     uint8_t gate, share, punch, stat_mode;

@@ -70,6 +70,14 @@ static void say(enum cfg_log level, const char *line)
     log_line(level, LOG_S(line));
 }
 
+/* log_line says who speaks, and so do the lines about the configuration. */
+static const char *without_prefix(const char *line)
+{
+    static const char prefix[] = "rlshim: ";
+
+    return strncmp(line, prefix, sizeof prefix - 1) == 0 ? line + sizeof prefix - 1 : line;
+}
+
 static void read_configuration(void)
 {
     static const struct cfg_io io = {io_open, io_read, io_fstat, io_close};
@@ -88,20 +96,16 @@ static void read_configuration(void)
     if (proc.settings.mode != CFG_MODE_OFF)
         report_start(&proc.settings, start_dir);
     if (r != 0) {
-        static const char prefix[] = "rlshim: ";
-
         cfg_error_line(&error, line, sizeof line);
-        /* log_line says who speaks, so does the error line. */
-        say(CFG_LOG_OFF, strncmp(line, prefix, sizeof prefix - 1) == 0 ? line + sizeof prefix - 1
-                                                                        : line);
+        say(CFG_LOG_OFF, without_prefix(line));
     }
     if (!log_wanted(CFG_LOG_INFO))
         return;
     if (cfg_skip_line(&config, line, sizeof line) > 0)
-        say(CFG_LOG_INFO, line);
+        say(CFG_LOG_INFO, without_prefix(line));
     while (cfg_later_next(&config, &at, &notice))
         if (cfg_later_line(&notice, line, sizeof line) > 0)
-            say(CFG_LOG_INFO, line);
+            say(CFG_LOG_INFO, without_prefix(line));
 }
 
 /* --- memory --- */

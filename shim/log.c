@@ -196,6 +196,9 @@ void log_pieces(enum cfg_log level, const struct log_piece *pieces, size_t count
         case LOG_KIND_TEXT:
             text_safe(&t, p->text, strlen(p->text));
             break;
+        case LOG_KIND_ID:
+            cfg_text_number(&t, p->number);
+            break;
         case LOG_KIND_NUMBER:
             text_grouped(&t, p->number);
             break;

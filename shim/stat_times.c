@@ -14,9 +14,9 @@ static struct rl_inode *deferring(const struct stat_view *view)
 static struct timespec queued_at(const struct rl_inode *inode)
 {
     struct file_state *fs = file_state(inode);
+    uint64_t ns = rl_load_64(&fs->queued_at_ns);
 
-    return (struct timespec){(time_t)rl_load_64(&fs->queued_at_s),
-                             (long)rl_load_64(&fs->queued_at_ns)};
+    return (struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
 }
 
 static bool older(const struct timespec *a, const struct timespec *b)

@@ -43,6 +43,7 @@ struct process {
     uint32_t pid;
     uint32_t entries;   /* inode entries ever made: 0 means no gate is in use */
     uint32_t forks;     /* goes up with every fork, on both sides */
+    uint32_t doubts;    /* goes up with everything that could spoil evidence being gathered */
     uint32_t forking;   /* forks under way: nothing is turned on */
     uint64_t quiet_ns;  /* CLOCK_MONOTONIC until which nothing is turned on (vfork, init.h) */
     uint32_t foreign;   /* own rings, aio contexts or raw calls were seen: nothing is turned on */
@@ -91,6 +92,16 @@ static inline void state_file_off(void)
 static inline bool state_works(void)
 {
     return proc.arena != NULL && rl_load_32(&rl_control) == 0;
+}
+
+/*
+ * A file was mapped, became a stream, got a name, was passed on: whatever evidence is being gathered
+ * at this moment does not count. Call it when the thing is visible, then look at the word: either
+ * the worker, which turns a file on and then looks here, sees the doubt, or the caller sees the file.
+ */
+static inline void state_doubt(void)
+{
+    rl_add_32(&proc.doubts, 1);
 }
 
 /* The parsed configuration, or NULL where there is none. */

@@ -239,7 +239,8 @@ static void refuse(struct file_state *fs, enum stat_id reason)
     stat_add(STAT_evidence_refused, 1);
 }
 
-static void turn_on(int slot, struct rl_inode *inode, struct file_state *fs, uint32_t gen, int fd)
+static void turn_on(int slot, struct rl_inode *inode, struct file_state *fs, uint32_t gen,
+                    uint32_t doubts, int fd)
 {
     jobs[slot] = (struct job){.inode = inode,
                               .fs = fs,
@@ -248,8 +249,6 @@ static void turn_on(int slot, struct rl_inode *inode, struct file_state *fs, uin
                               .fd = fd,
                               .used_ns = rl_now_ns()};
     rl_store_32(&worker_files[slot], rl_inode_index(&proc.arena->inodes, inode) + 1);
-    memset(fs->writing, 0, sizeof fs->writing);
-    rl_store_32(&fs->writing_anywhere, 0);
     rl_store_32(&fs->armed, 0);
     state_file_on(); /* the word first: whoever reads it idle from now on started before */
     rl_drain_open(&inode->table, &proc.arena->pool);
@@ -257,7 +256,8 @@ static void turn_on(int slot, struct rl_inode *inode, struct file_state *fs, uin
     rl_fence(); /* pairs with those in settle_foreign and settle_stop: they see the file on, or we
                  * see their mark */
     /* An idle entry may have been given to another inode while we looked. */
-    if (nothing_may_be_on() || rl_load_32(&fs->never) != 0 || rl_load_32(&inode->gen) != gen)
+    if (nothing_may_be_on() || rl_load_32(&fs->never) != 0 || rl_load_32(&inode->gen) != gen ||
+        rl_load_32(&proc.doubts) != doubts)
         rl_table_close(&inode->table, rl_load_32(&inode->table.act));
 }
 
@@ -279,6 +279,7 @@ static void answer(uint64_t ask)
     struct file_state *fs = file_state(inode);
     enum stat_id refusal = STAT_punch_no_backlog;
     uint32_t gen = rl_load_32(&inode->gen); /* evidence_gather compares the identity after this */
+    uint32_t doubts = rl_load_32(&proc.doubts);
     int slot = 0;
     int own = -1;
 
@@ -298,7 +299,7 @@ static void answer(uint64_t ask)
     if (refusal == EVIDENCE_OK) {
         fs->refusals = 0;
         rl_store_32(&fs->refusal, 0);
-        turn_on(slot, inode, fs, gen, own);
+        turn_on(slot, inode, fs, gen, doubts, own);
     } else {
         refuse(fs, refusal);
     }
@@ -342,8 +343,8 @@ static void punch_failed(struct job *job, long error)
     } else if (++job->tries >= TRIES_MAX || job->urgent) {
         stat_add(STAT_punch_dropped, 1);
         log_line(CFG_LOG_ERROR, LOG_S("a hole punch answered earlier could not be applied ("),
-                 LOG_ERRNO(-error), LOG_S("): inode "), LOG_N(job->ino), LOG_S(", bytes "),
-                 LOG_N(job->span.start), LOG_S(" to "), LOG_N(job->span.end),
+                 LOG_ERRNO(-error), LOG_S("): inode "), LOG_ID(job->ino), LOG_S(", bytes "),
+                 LOG_ID(job->span.start), LOG_S(" to "), LOG_ID(job->span.end),
                  LOG_S(" may hold old data; set punch = sync for this file"));
         rl_drain_applied(&job->inode->table, &proc.arena->pool, &job->span);
     } else {
@@ -524,7 +525,7 @@ static bool work(uint64_t now_ns, uint64_t *wake_ns, struct rl_gate **gate)
 
         if (job->inode == NULL)
             continue;
-        if (quiet || now_ns - job->used_ns > WORKER_IDLE_NS)
+        if (quiet || (now_ns - job->used_ns > WORKER_IDLE_NS && rl_table_empty(&job->inode->table)))
             rl_table_close(&job->inode->table, rl_load_32(&job->inode->table.act));
         if (!job->out)
             fetch(job, now_ns);

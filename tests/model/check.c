@@ -214,6 +214,24 @@ static int seen_at(const struct run *runs, const struct op *o, int64_t a)
 }
 
 /*
+ * A direct write may land in pieces (no file system promises more), so that a truncation comes
+ * between two of them: one sets the byte, or lies above it, and each later one lies above it.
+ */
+static void events_of_write(struct lane_events *l, const struct op *o, int64_t a)
+{
+    int64_t piece = o->pieces ? PIECE_BYTES : o->len;
+
+    for (int64_t at = o->off; at < o->off + o->len; at += piece) {
+        int64_t end = at + piece < o->off + o->len ? at + piece : o->off + o->len;
+
+        if (a >= at && a < end)
+            push(l, o, ACT_SET, o->id);
+        else if (a < at)
+            push(l, o, ACT_GROW, 0);
+    }
+}
+
+/*
  * What the call means for the byte a. A truncation is two events: the kernel sets the size, then
  * wipes the tail of the last page, and a reader that looked at the size before may copy the wiped
  * tail; so a read that overlaps a shrinking truncation may show zero.
@@ -226,10 +244,7 @@ static void events_of(struct lane_events *l, const struct op *o, const struct ru
 
     switch (o->effect) {
     case EFFECT_WRITE:
-        if (inside)
-            push(l, o, ACT_SET, o->id);
-        else if (a < o->off && o->len)
-            push(l, o, ACT_GROW, 0);
+        events_of_write(l, o, a);
         break;
     case EFFECT_APPEND:
         if (inside)

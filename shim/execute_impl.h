@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/* execute_impl: what the execute_*.c files share and nobody else needs. */
+#ifndef SHIM_EXECUTE_IMPL_H
+#define SHIM_EXECUTE_IMPL_H
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "execute.h"
+#include "gate_hold.h"
+
+static inline size_t iov_bytes(const struct iovec *iov, int count)
+{
+    size_t bytes = 0;
+
+    for (int i = 0; i < count; i++)
+        bytes += iov[i].iov_len;
+    return bytes;
+}
+
+static inline int open_flags(int fd)
+{
+    return (int)rl_raw(SYS_fcntl, fd, F_GETFL);
+}
+
+static inline off_t position(int fd)
+{
+    return (off_t)rl_raw(SYS_lseek, fd, 0L, SEEK_CUR);
+}
+
+#endif

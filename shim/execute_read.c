@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+/* execute_read: reads around queued ranges; the protocol is explained in lockmgr/range_table.h. */
+#include <errno.h>
+#include <string.h>
+
+#include "execute_impl.h"
+
+#define SPANS_MAX  32 /* queued ranges one read can be combined with; more: apply them first */
+#define READ_TRIES 4
+
+/* Zeros what the spans cover of the first n bytes of the buffers, whose first byte is at `start`. */
+static void overlay(const struct iovec *iov, int count, uint64_t start, size_t n,
+                    const struct rl_span *span, int spans)
+{
+    for (int s = 0; s < spans; s++) {
+        uint64_t from = span[s].start - start;
+        uint64_t to = span[s].end - start < n ? span[s].end - start : n;
+        uint64_t at = 0;
+
+        for (int i = 0; i < count && at < to; at += iov[i++].iov_len) {
+            uint64_t a = from > at ? from : at;
+            uint64_t b = to < at + iov[i].iov_len ? to : at + iov[i].iov_len;
+
+            if (a < b)
+                memset((char *)iov[i].iov_base + (a - at), 0, b - a);
+        }
+    }
+}
+
+static bool same_spans(const struct rl_span *a, int na, const struct rl_span *b, int nb)
+{
+    return na == nb && (na <= 0 || memcmp(a, b, (size_t)na * sizeof *a) == 0);
+}
+
+/* A read at a known offset. seek_back: the file position must be put back before another try. */
+static ssize_t read_around(const struct io *io, struct rl_inode *inode, off_t off, bool seek_back)
+{
+    uint64_t start = (uint64_t)off;
+    uint64_t end = start + iov_bytes(io->iov, io->count);
+    struct rl_span before[SPANS_MAX], after[SPANS_MAX];
+
+    if (off < 0 || end > RL_FOREVER || end == start)
+        return io->issue(io, io->iov, io->count, off);
+    for (int tries = 0; tries < READ_TRIES; tries++) {
+        uint32_t act = rl_load_32(&inode->table.act) >> 2;
+        uint64_t stamp = rl_table_stamp(&inode->table, start, end);
+        int n = rl_table_overlaps(&inode->table, &proc.arena->pool, start, end, before, SPANS_MAX);
+        ssize_t r;
+        int m;
+
+        if (n < 0) {
+            settle_range(inode, start, end, WHY_read);
+            continue;
+        }
+        r = io->issue(io, io->iov, io->count, off);
+        if (r <= 0)
+            return r;
+        m = rl_table_overlaps(&inode->table, &proc.arena->pool, start, end, after, SPANS_MAX);
+        if (rl_load_32(&inode->table.act) >> 2 == act &&
+            rl_table_stamp(&inode->table, start, end) == stamp && same_spans(before, n, after, m)) {
+            if (n > 0 && file_verify(io->fd, inode)) {
+                overlay(io->iov, io->count, start, (size_t)r, before, n);
+                stat_add(STAT_read_overlaid, 1);
+            }
+            return r;
+        }
+        stat_add(STAT_read_repeated, 1);
+        if (seek_back)
+            rl_raw(SYS_lseek, io->fd, off, SEEK_SET);
+    }
+    /* The queue changes faster than this read can be made: nothing queued, nothing to combine. */
+    settle_range(inode, start, end, WHY_read);
+    return io->issue(io, io->iov, io->count, off);
+}
+
+ssize_t execute_read_late(const struct io *io, ssize_t n)
+{
+    struct rl_inode *inode;
+    off_t start = io->off;
+    struct iovec part[1];
+    int saved = errno;
+
+    if (n <= 0 || (inode = file_active(io->fd)) == NULL) {
+        errno = saved;
+        return n;
+    }
+    if (!io->positional) {
+        start = position(io->fd) - n;
+        settle_inode(inode, WHY_position);
+        if (start < 0 || io->count != 1)
+            return n;
+        /* What was queued while we read is applied now: read the same bytes once more. Only that
+         * many, so that the result still fits the position. */
+        part[0] = (struct iovec){io->iov[0].iov_base, (size_t)n};
+        if (rl_raw(SYS_pread64, io->fd, part[0].iov_base, part[0].iov_len, start) < 0)
+            errno = saved;
+        return n;
+    }
+    return read_around(io, inode, start, false);
+}
+
+ssize_t execute_read(const struct io *io)
+{
+    uint64_t word = state_word();
+    struct rl_inode *inode = file_active(io->fd);
+    ssize_t n;
+    off_t at;
+
+    if (inode == NULL) {
+        n = io->issue(io, io->iov, io->count, io->off);
+        return unlikely(state_word() != word) ? execute_read_late(io, n) : n;
+    }
+    if (io->positional)
+        return read_around(io, inode, io->off, false);
+    if (file_claim_position(io->fd) && (at = position(io->fd)) >= 0) {
+        n = read_around(io, inode, at, true);
+        if (n > 0 && position(io->fd) != at + n) {
+            /* Another thread, already inside its call when the file was turned on, moved it. */
+            settle_inode(inode, WHY_position);
+            execute_read_late(io, n);
+        }
+        return n;
+    }
+    settle_inode(inode, WHY_position);
+    return io->issue(io, io->iov, io->count, io->off);
+}

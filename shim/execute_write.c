@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: MIT */
+/* execute_write: writes around queued ranges (lockmgr/range_table.h), through the gate, in pieces. */
+#include <errno.h>
+#include <limits.h>
+#include <sys/resource.h>
+#include <sys/single_threaded.h>
+
+#include "execute_impl.h"
+#include "policy_split.h"
+
+#define PARTS_MAX 64 /* iovecs in one piece */
+
+/* Where a write will land, as far as the queue must be clear. False: not known. */
+static bool write_range(const struct io *io, off_t off, size_t bytes, struct rl_span *range)
+{
+    int flags = open_flags(io->fd);
+    struct stat st;
+
+    if ((flags >= 0 && (flags & O_APPEND) != 0) || (io->flags & RWF_APPEND) != 0) {
+        /* At the end of the file, wherever that is by then: nothing queued may lie behind it. */
+        if (rl_raw(SYS_fstat, io->fd, &st) != 0)
+            return false;
+        *range = (struct rl_span){(uint64_t)st.st_size, RL_FOREVER};
+        return true;
+    }
+    if (!io->positional) {
+        if (!file_claim_position(io->fd) || (off = position(io->fd)) < 0)
+            return false;
+    }
+    if (off < 0 || bytes == 0 || (uint64_t)off + bytes > RL_FOREVER)
+        return false;
+    *range = (struct rl_span){(uint64_t)off, (uint64_t)off + bytes};
+    return true;
+}
+
+/* The position moved under us between looking and writing (see execute_read): the data may have
+ * landed on a queued range. Once that is applied, put the data there again. */
+static void write_again(const struct io *io, struct rl_inode *inode, const struct iovec *iov,
+                        int count, size_t n)
+{
+    off_t at = position(io->fd) - (off_t)n;
+
+    settle_inode(inode, WHY_position);
+    for (int i = 0; i < count && n > 0 && at >= 0; i++) {
+        size_t len = iov[i].iov_len < n ? iov[i].iov_len : n;
+
+        rl_raw(SYS_pwrite64, io->fd, iov[i].iov_base, len, at);
+        at += (off_t)len;
+        n -= len;
+    }
+}
+
+/* The next piece of at most max bytes, from byte `done` on. Returns its length. */
+static size_t next_piece(const struct io *io, size_t done, size_t max, struct iovec *part, int *parts)
+{
+    size_t bytes = 0;
+
+    *parts = 0;
+    for (int i = 0; i < io->count && bytes < max && *parts < PARTS_MAX; i++) {
+        size_t len = io->iov[i].iov_len;
+        size_t take;
+
+        if (done >= len) {
+            done -= len;
+            continue;
+        }
+        take = len - done < max - bytes ? len - done : max - bytes;
+        part[(*parts)++] = (struct iovec){(char *)io->iov[i].iov_base + done, take};
+        bytes += take;
+        done = 0;
+    }
+    return bytes;
+}
+
+static bool size_limited(void)
+{
+    struct rlimit limit;
+
+    return rl_raw(SYS_prlimit64, 0, RLIMIT_FSIZE, NULL, &limit) != 0 ||
+           limit.rlim_cur != RLIM_INFINITY;
+}
+
+/* A short write that a full disk can be the reason of: pipes and sockets have reasons of their own,
+ * and at RLIMIT_FSIZE a second call would raise the signal that the first did not. */
+static bool stopped_early(int fd, size_t done, size_t bytes)
+{
+    struct stat st;
+
+    return done < bytes && rl_raw(SYS_fstat, fd, &st) == 0 && S_ISREG(st.st_mode) && !size_limited();
+}
+
+static bool nothing_queued(void)
+{
+    return !state_files_on(); /* nothing is on, so nothing can be */
+}
+
+/*
+ * The file system is full, but queued punches hold space that it would have by now: apply them all,
+ * and go on once where the write stopped. Without rlshim it would not have stopped.
+ */
+static ssize_t write_rest(const struct io *io, const struct iovec *iov, int count, off_t off,
+                          ssize_t n, size_t bytes)
+{
+    struct iovec part[PARTS_MAX];
+    size_t done = n > 0 ? (size_t)n : 0;
+    ssize_t more;
+    int parts;
+
+    if (!nothing_queued() &&
+        (n >= 0 ? stopped_early(io->fd, done, bytes) : errno == ENOSPC || errno == EDQUOT)) {
+        struct io rest = *io;
+
+        settle_all(WHY_space);
+        rest.iov = iov;
+        rest.count = count;
+        next_piece(&rest, done, bytes, part, &parts);
+        more = io->issue(io, part, parts, off + (off_t)done);
+        if (more >= 0)
+            return (ssize_t)done + more;
+        if (n >= 0)
+            return n;
+    }
+    return n;
+}
+
+/* One kernel call, clear of what is queued. */
+static ssize_t write_around(const struct io *io, const struct iovec *iov, int count, off_t off)
+{
+    uint64_t word = state_word();
+    struct rl_inode *inode = file_active(io->fd);
+    size_t bytes = iov_bytes(iov, count);
+    struct rl_span range;
+    ssize_t n;
+
+    if (inode == NULL) {
+        n = write_rest(io, iov, count, off, io->issue(io, iov, count, off), bytes);
+        if (unlikely(state_word() != word))
+            execute_write_late(io, n);
+        return n;
+    }
+    WRITE_MARK(mark);
+    if (!write_range(io, off, bytes, &range)) {
+        write_mark_set(&mark, file_state(inode), NULL);
+        settle_inode(inode, WHY_position);
+        n = write_rest(io, iov, count, off, io->issue(io, iov, count, off), bytes);
+        if (n > 0)
+            settle_inode(inode, WHY_position);
+        return n;
+    }
+    write_mark_set(&mark, file_state(inode), &range);
+    if (rl_table_maybe(&inode->table, range.start, range.end)) {
+        settle_range(inode, range.start, range.end, WHY_write);
+        stat_add(STAT_write_waited, 1);
+    }
+    n = write_rest(io, iov, count, off, io->issue(io, iov, count, off), bytes);
+    if (n <= 0)
+        return n;
+    settle_range(inode, range.start, range.end, WHY_write);
+    if (!io->positional && range.end != RL_FOREVER &&
+        position(io->fd) != (off_t)range.start + n)
+        write_again(io, inode, iov, count, (size_t)n);
+    return n;
+}
+
+void execute_write_late(const struct io *io, ssize_t n)
+{
+    struct rl_inode *inode;
+    int saved = errno;
+
+    /* Everything that was queued while we wrote has to be gone before we return; which bytes they
+     * were does not matter for a thing that happens once per file. */
+    if (n > 0 && (inode = file_active(io->fd)) != NULL)
+        settle_inode(inode, WHY_write);
+    errno = saved;
+}
+
+static bool all_aligned(const struct io *io)
+{
+    uintptr_t bits = io->positional ? (uintptr_t)io->off : 0;
+
+    for (int i = 0; i < io->count; i++)
+        bits |= (uintptr_t)io->iov[i].iov_base | io->iov[i].iov_len;
+    return (bits & (SPLIT_ALIGN - 1)) == 0;
+}
+
+static ssize_t write_pieces(const struct io *io, struct rl_inode *inode, size_t bytes, size_t piece)
+{
+    struct iovec part[PARTS_MAX];
+    int saved = errno;
+    size_t done = 0;
+    int parts;
+
+    stat_add(STAT_write_split, 1);
+    while (done < bytes) {
+        size_t len = next_piece(io, done, piece, part, &parts);
+        ssize_t n;
+
+        GATE_HOLD(hold);
+        gate_enter(&hold, inode, false);
+        n = write_around(io, part, parts, io->off + (off_t)done);
+        gate_leave(&hold);
+        stat_add(STAT_write_pieces, 1);
+        if (n < 0 && done == 0)
+            return n;
+        if (n < 0) { /* a short count is a success */
+            errno = saved;
+            break;
+        }
+        done += (size_t)n;
+        if ((size_t)n < len)
+            break;
+    }
+    return (ssize_t)done;
+}
+
+ssize_t execute_write(const struct io *io)
+{
+    size_t bytes = iov_bytes(io->iov, io->count);
+    struct rl_inode *inode = NULL;
+    struct split_plan plan = {0};
+    struct file_state *fs;
+    int flags;
+
+    if (bytes >= GATE_MIN_BYTES && bytes <= SSIZE_MAX && state_works()) {
+        flags = open_flags(io->fd);
+        if (flags >= 0 && (flags & O_DIRECT) != 0)
+            inode = file_inode(io->fd, true);
+    }
+    if (inode == NULL)
+        return write_around(io, io->iov, io->count, io->off);
+    fs = file_state(inode);
+    plan = policy_split(&(struct split_facts){
+        .bytes = bytes,
+        .aligned = all_aligned(io),
+        .direct = true,
+        .open_flags = flags,
+        .rwf_flags = io->flags,
+        .size_limited = size_limited(),
+        /* write() keeps the file position locked for the whole call; pieces cannot. */
+        .may_interleave = io->positional || __libc_single_threaded,
+        .gate = fs->gate,
+        .split_bytes = fs->split_bytes,
+        .kind = (enum file_kind)(fs->kind - 1),
+    });
+    if (!plan.gate)
+        return write_around(io, io->iov, io->count, io->off);
+    if (plan.piece_bytes != 0)
+        return write_pieces(io, inode, bytes, plan.piece_bytes);
+
+    GATE_HOLD(hold);
+    gate_enter(&hold, inode, false);
+    return write_around(io, io->iov, io->count, io->off);
+}
