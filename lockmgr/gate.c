@@ -61,7 +61,8 @@ static bool may_enter(uint64_t w, bool exclusive)
         return false;
     if (exclusive)
         return (shared_inside(w) == 0 || RL_MUTANT(25)) && (w & TURN) == 0;
-    return (exclusive_waiting(w) == 0 || RL_MUTANT(26) || (w & TURN) != 0) && shared_inside(w) < COUNT_MASK - 1;
+    return (exclusive_waiting(w) == 0 || RL_MUTANT(26) || (w & TURN) != 0) &&
+           shared_inside(w) < COUNT_MASK - 1;
 }
 
 /* The word after entering; waiting: the caller is among the counted waiters. */

@@ -35,7 +35,7 @@
 #define RL_GATE_POLL_NS     100000u
 
 struct rl_gate {
-    uint64_t word; /* see gate.c */
+    uint64_t word;     /* see gate.c */
     uint64_t turn_ns;  /* CLOCK_MONOTONIC when the first of the now waiting pieces began to wait */
     uint64_t since_ns; /* when the first of the pieces now inside went in */
     uint64_t piece_ns; /* mean time that pieces are inside */

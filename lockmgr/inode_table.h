@@ -19,7 +19,7 @@
 #define RL_INODES     (RL_INODE_SETS * RL_INODE_WAYS)
 
 struct rl_inode {
-    uint32_t gen; /* odd while the key changes; 0 never used; moves with every new inode */
+    uint32_t gen;   /* odd while the key changes; 0 never used; moves with every new inode */
     uint32_t flags; /* the owner's; 0 for a new inode */
     uint64_t dev, ino;
     struct rl_gate gate;

@@ -151,7 +151,8 @@ enum rl_put rl_table_put(struct rl_table *t, struct rl_pool *pool, uint32_t act,
     return put;
 }
 
-/* Adds what [start, end) of a queued range [s, e) covers. Returns the new count, cap + 1 at most. */
+/* Adds what [start, end) of a queued range [s, e) covers. Returns the new count, cap + 1 at most.
+ */
 static int span_add(struct rl_span *out, int n, int cap, uint64_t s, uint64_t e, uint64_t start,
                     uint64_t end)
 {

@@ -15,19 +15,19 @@
  *            run, could sleep in between, and bring back what was applied and written over since
  *   list[c]  ranges that lie in one class, c = (offset >> 20) & 63
  *   wide     ranges that touch more than one class
- * There is no separate "mask": a summary word has to be cleared when a list runs empty, and clearing
- * it races with the next push. The list heads are the mask, and cannot disagree with themselves.
+ * There is no separate "mask": a summary word has to be cleared when a list runs empty, and
+ * clearing it races with the next push. The list heads are the mask, and cannot disagree with
+ * themselves.
  *
- * How a reader stays exact (contract: a read after a punch sees zeros, a write after it wins, and no
- * mixture of old and new that no order of the calls explains):
- *   s = rl_table_stamp(…); n = rl_table_overlaps(…); r = pread(…);
- *   if (rl_table_stamp(…) != s || rl_table_overlaps(…) differs from n) do it all again;
- *   zero the overlaps in the first r bytes
- * gen[c] moves by 2 after every push into class c. It is odd from before the consumer takes
- * anything out of class c until after that, and a look that meets an odd one, or a gen[c] that
- * moved, is not believed. So equal stamps and equal overlaps mean that the ranges it saw were queued during the
- * whole pread. The second look at the ranges is for a pusher that was interrupted between its push
- * and its gen[c]. A look that gives -1 is no answer: want, sleep, look again, as a writer does.
+ * How a reader stays exact (contract: a read after a punch sees zeros, a write after it wins, and
+ * no mixture of old and new that no order of the calls explains): s = rl_table_stamp(…); n =
+ * rl_table_overlaps(…); r = pread(…); if (rl_table_stamp(…) != s || rl_table_overlaps(…) differs
+ * from n) do it all again; zero the overlaps in the first r bytes gen[c] moves by 2 after every
+ * push into class c. It is odd from before the consumer takes anything out of class c until after
+ * that, and a look that meets an odd one, or a gen[c] that moved, is not believed. So equal stamps
+ * and equal overlaps mean that the ranges it saw were queued during the whole pread. The second
+ * look at the ranges is for a pusher that was interrupted between its push and its gen[c]. A look
+ * that gives -1 is no answer: want, sleep, look again, as a writer does.
  *
  * How a writer stays exact:
  *   while (rl_table_overlaps(…) != 0) rl_table_want(…), sleep on done_seq;
@@ -61,7 +61,7 @@
 /* What the pool's capacity must have beyond its limit: what the consumer needs to take over all
  * tails, with room to try again when they grow under it. */
 #define RL_POOL_SPARE (4 * RL_TAILS)
-#define RL_FOREVER     ((uint64_t)INT64_MAX) /* as the end of a range: to the end of any file */
+#define RL_FOREVER    ((uint64_t)INT64_MAX) /* as the end of a range: to the end of any file */
 
 enum { /* low bits of act */
        RL_ACT_OFF = 0,
@@ -76,12 +76,12 @@ struct rl_span {
 };
 
 struct rl_table {
-    uint32_t act;        /* number << 2 | state; consumer, but ON -> DRAINING by anyone */
-    uint32_t pass_begun; /* number of the newest pass; consumer */
-    uint32_t pass_done;  /* newest pass whose ranges are all applied; consumer */
-    uint32_t done_seq;   /* futex: moves whenever ranges leave or a pass ends */
+    uint32_t act;            /* number << 2 | state; consumer, but ON -> DRAINING by anyone */
+    uint32_t pass_begun;     /* number of the newest pass; consumer */
+    uint32_t pass_done;      /* newest pass whose ranges are all applied; consumer */
+    uint32_t done_seq;       /* futex: moves whenever ranges leave or a pass ends */
     uint64_t tail[RL_TAILS]; /* start block:36, blocks:20, activation:8; 0 none */
-    uint64_t first_ns;   /* CLOCK_MONOTONIC of the oldest range that is in no pass yet, 0 none */
+    uint64_t first_ns; /* CLOCK_MONOTONIC of the oldest range that is in no pass yet, 0 none */
     uint64_t want[RL_WANTS]; /* ranges somebody waits for, packed like tail; 0 free */
     uint32_t want_all;       /* somebody waits for a whole pass, or want[] overflowed */
     uint32_t wide_removed;   /* moves before a node that left wide is used again */

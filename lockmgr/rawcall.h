@@ -50,12 +50,13 @@ static inline long rl_raw6(long nr, long a, long b, long c, long d, long e, long
 #define rl_raw(...)                                                                                \
     RL_RAW_PICK(__VA_ARGS__, RL_RAW_6, RL_RAW_5, RL_RAW_4, RL_RAW_3, RL_RAW_2, RL_RAW_1, RL_RAW_0) \
     (__VA_ARGS__)
-#define RL_RAW_0(n)                   rl_raw6(n, 0, 0, 0, 0, 0, 0)
-#define RL_RAW_1(n, a)                rl_raw6(n, (long)(a), 0, 0, 0, 0, 0)
-#define RL_RAW_2(n, a, b)             rl_raw6(n, (long)(a), (long)(b), 0, 0, 0, 0)
-#define RL_RAW_3(n, a, b, c)          rl_raw6(n, (long)(a), (long)(b), (long)(c), 0, 0, 0)
-#define RL_RAW_4(n, a, b, c, d)       rl_raw6(n, (long)(a), (long)(b), (long)(c), (long)(d), 0, 0)
-#define RL_RAW_5(n, a, b, c, d, e)    rl_raw6(n, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), 0)
+#define RL_RAW_0(n)             rl_raw6(n, 0, 0, 0, 0, 0, 0)
+#define RL_RAW_1(n, a)          rl_raw6(n, (long)(a), 0, 0, 0, 0, 0)
+#define RL_RAW_2(n, a, b)       rl_raw6(n, (long)(a), (long)(b), 0, 0, 0, 0)
+#define RL_RAW_3(n, a, b, c)    rl_raw6(n, (long)(a), (long)(b), (long)(c), 0, 0, 0)
+#define RL_RAW_4(n, a, b, c, d) rl_raw6(n, (long)(a), (long)(b), (long)(c), (long)(d), 0, 0)
+#define RL_RAW_5(n, a, b, c, d, e)                                                                 \
+    rl_raw6(n, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), 0)
 #define RL_RAW_6(n, a, b, c, d, e, f)                                                              \
     rl_raw6(n, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
 

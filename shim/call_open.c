@@ -77,7 +77,7 @@ OPENS_AT_CHECKED(__openat64_2)
     {                                                                                              \
         const int flags = O_TRUNC;                                                                 \
                                                                                                    \
-        OPEN(AT_FDCWD, path, flags, real.name(path, mode));                                      \
+        OPEN(AT_FDCWD, path, flags, real.name(path, mode));                                        \
     }
 CREATES(creat)
 CREATES(creat64)

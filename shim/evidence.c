@@ -79,7 +79,8 @@ struct own_search {
     struct search s;
     enum stat_id refusal;
     unsigned found;
-    bool born_nameless; /* every descriptor comes from O_TMPFILE or memfd_create, and no fork since */
+    bool born_nameless; /* every descriptor comes from O_TMPFILE or memfd_create, and no fork since
+                         */
 };
 
 static bool own_descriptor(int dir, const char *name, void *arg)
@@ -142,7 +143,8 @@ static enum stat_id look_at_ourselves(struct own_search *own)
 {
     bool foreign = false;
     bool mapped;
-    int dir = (int)rl_raw(SYS_openat, AT_FDCWD, "/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int dir =
+        (int)rl_raw(SYS_openat, AT_FDCWD, "/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int maps;
 
     if (dir < 0)
@@ -254,9 +256,9 @@ static enum stat_id census(int own, struct search *s, bool must_see_all)
 {
     int dir;
 
-    if (must_see_all && (rl_raw(SYS_geteuid) != 0 ||
-                         !in_namespace("/proc/self/ns/pid", INITIAL_PID_NS) ||
-                         !in_namespace("/proc/self/ns/user", INITIAL_USER_NS)))
+    if (must_see_all &&
+        (rl_raw(SYS_geteuid) != 0 || !in_namespace("/proc/self/ns/pid", INITIAL_PID_NS) ||
+         !in_namespace("/proc/self/ns/user", INITIAL_USER_NS)))
         return STAT_punch_no_sole;
     dir = (int)rl_raw(SYS_openat, AT_FDCWD, "/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0)
@@ -268,8 +270,9 @@ static enum stat_id census(int own, struct search *s, bool must_see_all)
         s->blind = true;
     if (!s->found && !(must_see_all && s->blind))
         return EVIDENCE_OK;
-    log_line(CFG_LOG_DEBUG, LOG_S("punches of inode "), LOG_ID(s->ino), LOG_S(" stay inline: process "),
-             LOG_ID(s->pid), LOG_S(s->found ? " has the file" : " cannot be looked at"));
+    log_line(CFG_LOG_DEBUG, LOG_S("punches of inode "), LOG_ID(s->ino),
+             LOG_S(" stay inline: process "), LOG_ID(s->pid),
+             LOG_S(s->found ? " has the file" : " cannot be looked at"));
     return STAT_punch_no_sole;
 }
 

@@ -3,8 +3,8 @@
  * evidence: does this process alone use an inode? Asked by the worker before deferral is turned on.
  *
  * A deferred punch destroys what somebody writes unseen into its range, so "probably" is a no:
- *   both     every descriptor of the process for the inode was opened here (not inherited, received,
- *            a stdio stream or in POSIX aio), nothing is mapped, no io_uring or libaio is loaded
+ *   both     every descriptor of the process for the inode was opened here (not inherited,
+ * received, a stdio stream or in POSIX aio), nothing is mapped, no io_uring or libaio is loaded
  *   auto     the inode has no name, and no other process has it open or mapped: either it never had
  *            a name (O_TMPFILE, memfd) and no child was made since, or a census of /proc sees every
  *            process of the machine (root, initial pid and user namespace, no unreadable entry) and

@@ -8,7 +8,8 @@
 #define SPANS_MAX  32 /* queued ranges one read can be combined with; more: apply them first */
 #define READ_TRIES 4
 
-/* Zeros what the spans cover of the first n bytes of the buffers, whose first byte is at `start`. */
+/* Zeros what the spans cover of the first n bytes of the buffers, whose first byte is at `start`.
+ */
 static void overlay(const struct iovec *iov, int count, uint64_t start, size_t n,
                     const struct rl_span *span, int spans)
 {

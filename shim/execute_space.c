@@ -94,8 +94,7 @@ static bool queue_punch(const struct drain_call *call, struct rl_inode *inode, u
         worker_wake();
         return false;
     }
-    rl_store_64(&fs->queued_at_ns,
-                (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
+    rl_store_64(&fs->queued_at_ns, (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
     stat_add(STAT_punch_deferred, 1);
     if (put == RL_PUT_MERGED)
         stat_add(STAT_punch_merged, 1);
@@ -124,7 +123,8 @@ static void ask_for_evidence(const struct drain_call *call, struct rl_inode *ino
 
     if (!rl_cas_32(&fs->asked, &none, 1))
         return;
-    if (rl_raw(SYS_fstat, call->fd, &st) != 0 || st.st_dev != inode->dev || st.st_ino != inode->ino) {
+    if (rl_raw(SYS_fstat, call->fd, &st) != 0 || st.st_dev != inode->dev ||
+        st.st_ino != inode->ino) {
         rl_store_32(&fs->asked, 0);
         return;
     }

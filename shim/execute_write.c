@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* execute_write: writes around queued ranges (lockmgr/range_table.h), through the gate, in pieces. */
+/* execute_write: writes around queued ranges (lockmgr/range_table.h), through the gate, in pieces.
+ */
 #include <errno.h>
 #include <limits.h>
 #include <sys/resource.h>
@@ -51,7 +52,8 @@ static void write_again(const struct io *io, struct rl_inode *inode, const struc
 }
 
 /* The next piece of at most max bytes, from byte `done` on. Returns its length. */
-static size_t next_piece(const struct io *io, size_t done, size_t max, struct iovec *part, int *parts)
+static size_t next_piece(const struct io *io, size_t done, size_t max, struct iovec *part,
+                         int *parts)
 {
     size_t bytes = 0;
 
@@ -86,7 +88,8 @@ static bool stopped_early(int fd, size_t done, size_t bytes)
 {
     struct stat st;
 
-    return done < bytes && rl_raw(SYS_fstat, fd, &st) == 0 && S_ISREG(st.st_mode) && !size_limited();
+    return done < bytes && rl_raw(SYS_fstat, fd, &st) == 0 && S_ISREG(st.st_mode) &&
+           !size_limited();
 }
 
 static bool nothing_queued(void)
@@ -156,8 +159,7 @@ static ssize_t write_around(const struct io *io, const struct iovec *iov, int co
     if (n <= 0)
         return n;
     settle_range(inode, range.start, range.end, WHY_write);
-    if (!io->positional && range.end != RL_FOREVER &&
-        position(io->fd) != (off_t)range.start + n)
+    if (!io->positional && range.end != RL_FOREVER && position(io->fd) != (off_t)range.start + n)
         write_again(io, inode, iov, count, (size_t)n);
     return n;
 }

@@ -81,7 +81,8 @@ bool family_asked(uint64_t *dev, uint64_t *ino)
 }
 
 /* Gone, or a zombie: that still answers kill(2), but has no memory to read. A process whose first
- * thread has ended looks the same; its worker answers within milliseconds, so ask only after that. */
+ * thread has ended looks the same; its worker answers within milliseconds, so ask only after that.
+ */
 static bool is_dead(uint32_t pid, uint64_t waited_ns)
 {
     char byte;

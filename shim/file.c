@@ -2,10 +2,10 @@
 /*
  * file: see file.h. A descriptor's word:
  *   bits  0-9   0 not known; 1..512 inode entry + 1; ABSENT, OTHER
- *   bits 10-39  generation of the inode entry, or for ABSENT the epoch (state.h) in which it had none
- *   bits 40-51  generation of the descriptor: moves whenever it is forgotten, so that an identity
- *               taken from a file that is being closed cannot stick to its successor
- *   bits 52-63  flags (file.h)
+ *   bits 10-39  generation of the inode entry, or for ABSENT the epoch (state.h) in which it had
+ * none bits 40-51  generation of the descriptor: moves whenever it is forgotten, so that an
+ * identity taken from a file that is being closed cannot stick to its successor bits 52-63  flags
+ * (file.h)
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -31,8 +31,8 @@
 
 struct entry {
     uint64_t word;
-    uint64_t mover;  /* the only thread that moved the position so far, 0 none */
-    uint64_t forks;  /* proc.forks when it was opened: afterwards a child shares the position */
+    uint64_t mover; /* the only thread that moved the position so far, 0 none */
+    uint64_t forks; /* proc.forks when it was opened: afterwards a child shares the position */
 };
 
 static struct entry *root[ROOT_SIZE];
@@ -50,8 +50,8 @@ static struct entry *entry_of(int fd, bool make)
     leaf = __atomic_load_n(&root[n >> LEAF_BITS], __ATOMIC_ACQUIRE);
     if (leaf == NULL && make) {
         size_t bytes = LEAF_SIZE * sizeof(struct entry);
-        long p = rl_raw(SYS_mmap, 0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-                        0L);
+        long p =
+            rl_raw(SYS_mmap, 0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0L);
 
         if (p < 0 && p > -4096)
             return NULL;

@@ -5,8 +5,8 @@
  * A descriptor's word says nothing until somebody asks: identity is taken with fstat at the first
  * question (at every open it would cost a third of an open+close). It is forgotten before every
  * close and at every open, so a number that was closed and reused meets no stale identity as long
- * as closes and opens pass by here; where they do not (raw system calls), whoever is about to change
- * what the program sees or what is on disk calls file_verify first.
+ * as closes and opens pass by here; where they do not (raw system calls), whoever is about to
+ * change what the program sees or what is on disk calls file_verify first.
  *
  * Two levels, generation-counted words, compare-and-swap: no lock, callable anywhere.
  */
@@ -17,12 +17,12 @@
 
 enum file_kind { FILE_KIND_NONE, FILE_KIND_EXT4, FILE_KIND_XFS, FILE_KIND_BTRFS, FILE_KIND_TMPFS };
 
-enum { /* origin and use of a descriptor */
-       FILE_OPENED = 1,  /* came from an open in this process, or from a dup of such a one */
-       FILE_STREAM = 2,  /* stdio or POSIX aio works on it behind our back */
-       FILE_SHARED = 4,  /* its file position may be moved through another descriptor or thread */
-       FILE_WRITES = 8,  /* open for writing (seen with F_GETFL) */
-       FILE_PASSED = 16, /* was sent to, or came from, another process */
+enum {                     /* origin and use of a descriptor */
+       FILE_OPENED = 1,    /* came from an open in this process, or from a dup of such a one */
+       FILE_STREAM = 2,    /* stdio or POSIX aio works on it behind our back */
+       FILE_SHARED = 4,    /* its file position may be moved through another descriptor or thread */
+       FILE_WRITES = 8,    /* open for writing (seen with F_GETFL) */
+       FILE_PASSED = 16,   /* was sent to, or came from, another process */
        FILE_NAMELESS = 32, /* O_TMPFILE or memfd_create: nobody else can have opened it */
 };
 
@@ -31,23 +31,23 @@ enum { /* origin and use of a descriptor */
 /* What this process decided about an inode; indexed like the inode table. Plain fields are written
  * by the worker or before the entry is found by others; the rest atomically. */
 struct file_state {
-    uint32_t gen; /* of the inode entry this belongs to */
-    uint32_t kind; /* enum file_kind + 1, 0 not known yet */
-    uint32_t never;      /* never defer: enum stat_id that says why, 0 none */
-    uint32_t asked;      /* evidence is being gathered */
-    uint32_t refusal;    /* enum stat_id that says why not, until refused_ns */
+    uint32_t gen;     /* of the inode entry this belongs to */
+    uint32_t kind;    /* enum file_kind + 1, 0 not known yet */
+    uint32_t never;   /* never defer: enum stat_id that says why, 0 none */
+    uint32_t asked;   /* evidence is being gathered */
+    uint32_t refusal; /* enum stat_id that says why not, until refused_ns */
     uint32_t refusals;
-    uint64_t refused_ns; /* CLOCK_MONOTONIC: ask again after this */
+    uint64_t refused_ns;   /* CLOCK_MONOTONIC: ask again after this */
     uint64_t queued_at_ns; /* CLOCK_REALTIME_COARSE of the newest queued punch, since 1970 */
     /* settings in force for this file */
     uint64_t punch_delay_ns, punch_call_max_bytes, split_bytes;
     uint8_t gate, share, punch, stat_mode;
-    /* Writes under way while the range table is on, packed like its wants, and those that do not fit.
-     * A punch that meets one is applied before it returns (execute.c). */
+    /* Writes under way while the range table is on, packed like its wants, and those that do not
+     * fit. A punch that meets one is applied before it returns (execute.c). */
     uint64_t writing[FILE_WRITING];
     uint32_t writing_anywhere;
-    /* The table is on, and a punch went through the kernel since: writes that began before it was on
-     * have been waited for. */
+    /* The table is on, and a punch went through the kernel since: writes that began before it was
+     * on have been waited for. */
     uint32_t armed;
 };
 
@@ -66,8 +66,8 @@ struct rl_inode *file_by_identity(uint64_t dev, uint64_t ino);
 /* Asks the kernel: is fd still this inode? */
 bool file_verify(int fd, const struct rl_inode *inode);
 
-void file_opened(int fd);          /* fd was just opened here */
-void file_forget(int fd);          /* fd is about to be closed, or came from elsewhere */
+void file_opened(int fd); /* fd was just opened here */
+void file_forget(int fd); /* fd is about to be closed, or came from elsewhere */
 void file_forget_range(unsigned first, unsigned last);
 void file_duplicated(int from, int to); /* to was just made from from */
 uint32_t file_flags(int fd);

@@ -39,7 +39,6 @@ static inline void gate_leave(struct gate_hold *hold)
     hold->gate = NULL;
 }
 
-#define GATE_HOLD(name)                                                                            \
-    struct gate_hold name __attribute__((cleanup(gate_leave))) = {.gate = NULL}
+#define GATE_HOLD(name) struct gate_hold name __attribute__((cleanup(gate_leave))) = {.gate = NULL}
 
 #endif

@@ -212,7 +212,8 @@ void fork_child(void)
 
 static void remember_program(void)
 {
-    const char *slash = strrchr(program_invocation_name != NULL ? program_invocation_name : "", '/');
+    const char *slash =
+        strrchr(program_invocation_name != NULL ? program_invocation_name : "", '/');
     const char *name = slash != NULL ? slash + 1 : program_invocation_name;
     char exe[PATH_MAX];
     long n = rl_raw(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", exe, sizeof exe - 1);
@@ -272,10 +273,9 @@ void state_init(void)
     if (proc.settings.mode == CFG_MODE_ON)
         reserve_memory();
     rl_store_64(&state_word_value,
-                proc.settings.mode != CFG_MODE_OFF &&
-                        (proc.settings.report_path[0] != '\0' ||
-                         proc.settings.stats_path[0] != '\0' ||
-                         proc.settings.mode == CFG_MODE_OBSERVE)
+                proc.settings.mode != CFG_MODE_OFF && (proc.settings.report_path[0] != '\0' ||
+                                                       proc.settings.stats_path[0] != '\0' ||
+                                                       proc.settings.mode == CFG_MODE_OBSERVE)
                     ? WORD_COUNT
                     : 0);
 }

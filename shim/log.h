@@ -28,7 +28,14 @@
 #define LOG_WAIT_MS    100
 #define LOG_LINE_BYTES 1024 /* with the newline; a write of this size to a pipe is atomic */
 
-enum log_kind { LOG_KIND_TEXT, LOG_KIND_ID, LOG_KIND_NUMBER, LOG_KIND_SIZE, LOG_KIND_TIME, LOG_KIND_ERRNO };
+enum log_kind {
+    LOG_KIND_TEXT,
+    LOG_KIND_ID,
+    LOG_KIND_NUMBER,
+    LOG_KIND_SIZE,
+    LOG_KIND_TIME,
+    LOG_KIND_ERRNO
+};
 
 struct log_piece {
     enum log_kind kind;
@@ -36,9 +43,10 @@ struct log_piece {
     uint64_t number;
 };
 
-#define LOG_S(string)    ((struct log_piece){LOG_KIND_TEXT, (string), 0})
-#define LOG_N(n)         ((struct log_piece){LOG_KIND_NUMBER, NULL, (uint64_t)(n)})
-#define LOG_ID(n)        ((struct log_piece){LOG_KIND_ID, NULL, (uint64_t)(n)}) /* to be pasted: no commas */
+#define LOG_S(string) ((struct log_piece){LOG_KIND_TEXT, (string), 0})
+#define LOG_N(n)      ((struct log_piece){LOG_KIND_NUMBER, NULL, (uint64_t)(n)})
+#define LOG_ID(n)                                                                                  \
+    ((struct log_piece){LOG_KIND_ID, NULL, (uint64_t)(n)}) /* to be pasted: no commas */
 #define LOG_SIZE(bytes)  ((struct log_piece){LOG_KIND_SIZE, NULL, (uint64_t)(bytes)})
 #define LOG_TIME(ns)     ((struct log_piece){LOG_KIND_TIME, NULL, (uint64_t)(ns)})
 #define LOG_ERRNO(error) ((struct log_piece){LOG_KIND_ERRNO, NULL, (uint64_t)(int64_t)(error)})

@@ -4,8 +4,8 @@
  *
  * What "deferred" means to the program: reads see zeros at once; stat shows moved times at once and
  * st_blocks late (stat = settle: exact); fsync, close, fork, exec, exit and everything else of
- * contract 4 applies it first; after a crash of the machine it may not have happened, as an unsynced
- * punch may not have; after SIGKILL up to punch_delay of punches did not happen.
+ * contract 4 applies it first; after a crash of the machine it may not have happened, as an
+ * unsynced punch may not have; after SIGKILL up to punch_delay of punches did not happen.
  */
 #ifndef SHIM_POLICY_PUNCH_H
 #define SHIM_POLICY_PUNCH_H
@@ -15,14 +15,14 @@
 
 #include "stats.h"
 
-/* A longer punch is made as the program asked for it: cut into pieces, one that covers a terabyte of
- * nothing would take the worker minutes that the kernel does not need. */
+/* A longer punch is made as the program asked for it: cut into pieces, one that covers a terabyte
+ * of nothing would take the worker minutes that the kernel does not need. */
 #define PUNCH_CALLS_MAX 128u
 
 struct punch_facts {
-    bool works;         /* mode on and not switched off */
-    bool defer;         /* punch = defer */
-    bool private_;      /* share = private */
+    bool works;    /* mode on and not switched off */
+    bool defer;    /* punch = defer */
+    bool private_; /* share = private */
     bool known_fs;
     bool whole;         /* arguments make sense: off >= 0, len > 0, no overflow */
     bool long_;         /* more than PUNCH_CALLS_MAX times punch_call_max */

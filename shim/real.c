@@ -2,11 +2,11 @@
 /*
  * real: see real.h.
  *
- * dlsym(RTLD_NEXT) for 258 names costs 0.35 ms, most of what a preload library may cost at start-up,
- * and allocates for every name that is missing. So the names are looked up here, in the libraries
- * behind us in the dynamic linker's own list, through the hash table that each library carries
- * (System V gABI and the DT_GNU_HASH layout as used by binutils and glibc): 0.03 ms. dlsym is only
- * asked where a library has no such table.
+ * dlsym(RTLD_NEXT) for 258 names costs 0.35 ms, most of what a preload library may cost at
+ * start-up, and allocates for every name that is missing. So the names are looked up here, in the
+ * libraries behind us in the dynamic linker's own list, through the hash table that each library
+ * carries (System V gABI and the DT_GNU_HASH layout as used by binutils and glibc): 0.03 ms. dlsym
+ * is only asked where a library has no such table.
  */
 #include <dlfcn.h>
 #include <elf.h>

@@ -4,7 +4,7 @@
 #include "worker.h"
 
 #define QUIET_NS 200000000u
-#define WAIT_NS 100000000u /* then look again and knock again: a lost wake-up costs this, once */
+#define WAIT_NS  100000000u /* then look again and knock again: a lost wake-up costs this, once */
 
 static bool is_on(const struct rl_inode *inode)
 {

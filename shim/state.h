@@ -5,9 +5,9 @@
  * The word: low half 0 means that nothing is queued, nothing is being written in pieces at a shared
  * position, and nobody wants calls counted: the call goes straight to the kernel. Otherwise the low
  * half holds the number of files with deferral on (bits 0-27) and the flags below. The high half is
- * a number that goes up whenever a file is turned on: a call that read the word before and after its
- * kernel call and found it equal met no queued range (state_word, and the "late look" in call_read.c
- * and call_write.c).
+ * a number that goes up whenever a file is turned on: a call that read the word before and after
+ * its kernel call and found it equal met no queued range (state_word, and the "late look" in
+ * call_read.c and call_write.c).
  */
 #ifndef SHIM_STATE_H
 #define SHIM_STATE_H
@@ -41,13 +41,13 @@ struct process {
     struct arena *arena;      /* NULL: mode off, observe, or no memory */
     size_t arena_bytes;
     uint32_t pid;
-    uint32_t entries;   /* inode entries ever made: 0 means no gate is in use */
-    uint32_t forks;     /* goes up with every fork, on both sides */
-    uint32_t doubts;    /* goes up with everything that could spoil evidence being gathered */
-    uint32_t forking;   /* forks under way: nothing is turned on */
-    uint64_t quiet_ns;  /* CLOCK_MONOTONIC until which nothing is turned on (vfork, init.h) */
-    uint32_t foreign;   /* own rings, aio contexts or raw calls were seen: nothing is turned on */
-    uint32_t ending;    /* exit, exec or a sandbox has begun: nothing is turned on */
+    uint32_t entries;  /* inode entries ever made: 0 means no gate is in use */
+    uint32_t forks;    /* goes up with every fork, on both sides */
+    uint32_t doubts;   /* goes up with everything that could spoil evidence being gathered */
+    uint32_t forking;  /* forks under way: nothing is turned on */
+    uint64_t quiet_ns; /* CLOCK_MONOTONIC until which nothing is turned on (vfork, init.h) */
+    uint32_t foreign;  /* own rings, aio contexts or raw calls were seen: nothing is turned on */
+    uint32_t ending;   /* exit, exec or a sandbox has begun: nothing is turned on */
     char program[64];
 };
 
@@ -95,9 +95,10 @@ static inline bool state_works(void)
 }
 
 /*
- * A file was mapped, became a stream, got a name, was passed on: whatever evidence is being gathered
- * at this moment does not count. Call it when the thing is visible, then look at the word: either
- * the worker, which turns a file on and then looks here, sees the doubt, or the caller sees the file.
+ * A file was mapped, became a stream, got a name, was passed on: whatever evidence is being
+ * gathered at this moment does not count. Call it when the thing is visible, then look at the word:
+ * either the worker, which turns a file on and then looks here, sees the doubt, or the caller sees
+ * the file.
  */
 static inline void state_doubt(void)
 {

@@ -4,9 +4,9 @@
  *
  * Gates are left by clean-up handlers when a thread is cancelled inside a call. For those the
  * compiler wants two functions of libgcc_s, which would then be loaded into every program that is
- * started with the library: a quarter of a millisecond, for something that hardly ever happens. When
- * it does happen, libgcc_s is doing the unwinding and so is loaded already. (glibc does the same for
- * its own use. The library's export list keeps both names local.)
+ * started with the library: a quarter of a millisecond, for something that hardly ever happens.
+ * When it does happen, libgcc_s is doing the unwinding and so is loaded already. (glibc does the
+ * same for its own use. The library's export list keeps both names local.)
  */
 #include <dlfcn.h>
 #include <stdlib.h>

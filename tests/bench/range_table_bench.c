@@ -67,8 +67,8 @@ static void prepare_ranges(unsigned n)
 {
     prepare_empty();
     for (unsigned i = 0; i < n; i++)
-        rl_table_put(t, pool, t->act, i * 8191u % 64 * MIB + 1 + i * 64, i * 8191u % 64 * MIB + 9 + i * 64,
-                     1);
+        rl_table_put(t, pool, t->act, i * 8191u % 64 * MIB + 1 + i * 64,
+                     i * 8191u % 64 * MIB + 9 + i * 64, 1);
 }
 
 static void prepare_1(void)

@@ -56,7 +56,7 @@ struct op {
     uint8_t effect, call, lane, id;
     bool eof;
     bool pieces; /* a WRITE that may land in pieces of PIECE_BYTES: big direct ones, see check.c */
-    bool whole; /* a READ that this file system must make whole, see check.h */
+    bool whole;  /* a READ that this file system must make whole, see check.h */
 };
 
 struct arena {

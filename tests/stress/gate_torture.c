@@ -184,10 +184,11 @@ int main(int argc, char **argv)
         fail("one side never got in");
     if (rl_load_32(&broken) == 0)
         phase(seconds / 2 + 1, true);
-    printf("gate_torture: seed %llu: %llu pieces, %llu exclusives, %llu withdrawn, %llu lost, longest "
-           "wait %.1f ms: %s\n",
-           (unsigned long long)seed_arg, (unsigned long long)n_pieces,
-           (unsigned long long)n_exclusives, (unsigned long long)n_withdrawn,
-           (unsigned long long)n_lost, (double)longest_ns / 1e6, broken ? "BROKEN" : "nothing broke");
+    printf(
+        "gate_torture: seed %llu: %llu pieces, %llu exclusives, %llu withdrawn, %llu lost, longest "
+        "wait %.1f ms: %s\n",
+        (unsigned long long)seed_arg, (unsigned long long)n_pieces,
+        (unsigned long long)n_exclusives, (unsigned long long)n_withdrawn,
+        (unsigned long long)n_lost, (double)longest_ns / 1e6, broken ? "BROKEN" : "nothing broke");
     return broken ? 1 : 0;
 }

@@ -51,7 +51,7 @@ static union {
 } mem;
 static struct rl_pool *const pool = &mem.pool;
 
-static uint32_t cell[2][BLOCKS];  /* what the simulated disk holds: 0, or a version */
+static uint32_t cell[2][BLOCKS];   /* what the simulated disk holds: 0, or a version */
 static uint32_t floor_[2][BLOCKS]; /* 2v: version v was seen or written; 2v+1: a zero after it */
 static pthread_mutex_t pair_lock = PTHREAD_MUTEX_INITIALIZER; /* makes a read of A and B one step */
 static uint32_t stop, failures, want_pass;
@@ -242,8 +242,11 @@ static enum rl_put punch(uint32_t act, int a, int b, bool aligned)
                         (uint64_t)b * 4096 - (aligned ? 0 : 512)};
     enum rl_put put = rl_table_put(t, pool, act, s.start, s.end, 1);
 
-    rl_add_64(put == RL_PUT_MERGED ? &n_merged : put == RL_PUT_FULL ? &n_full
-              : put == RL_PUT_CLOSED ? &n_closed : &n_puts, 1);
+    rl_add_64(put == RL_PUT_MERGED   ? &n_merged
+              : put == RL_PUT_FULL   ? &n_full
+              : put == RL_PUT_CLOSED ? &n_closed
+                                     : &n_puts,
+              1);
     if (put == RL_PUT_CLOSED || put == RL_PUT_FULL)
         kernel_punch(file_of(act), s);
     return put;
@@ -326,7 +329,8 @@ static void *owner(void *arg)
             }
             if (put == RL_PUT_QUEUED || put == RL_PUT_MERGED)
                 for (int i = a; i < b; i++) {
-                    bool maybe = rl_table_maybe(t, cell_start(first + i), cell_start(first + i) + 1);
+                    bool maybe =
+                        rl_table_maybe(t, cell_start(first + i), cell_start(first + i) + 1);
                     uint32_t v = rl_load_32(&cell[f][first + i]);
 
                     if (!maybe && v != 0)
@@ -514,7 +518,10 @@ static void run(int seconds)
     rl_drain_open(t, pool);
     pthread_create(&drainer, NULL, consumer, NULL);
     for (int i = 0; i < THREADS; i++)
-        pthread_create(&thread[i], NULL, i < OWNERS ? owner : i == OWNERS ? pair : observer,
+        pthread_create(&thread[i], NULL,
+                       i < OWNERS    ? owner
+                       : i == OWNERS ? pair
+                                     : observer,
                        (void *)(intptr_t)i);
     sigemptyset(&usr);
     sigaddset(&usr, SIGUSR1);
@@ -557,14 +564,14 @@ int main(int argc, char **argv)
     }
     sigaction(SIGUSR1, &sa, NULL);
     run(seconds);
-    printf("range_torture: seed %llu: %llu queued, %llu merged, %llu full, %llu closed, %llu writes, "
-           "%llu reads, %llu repeated, %llu applied, %llu postponed, %llu settles, %llu "
-           "activations, %llu signals: %s\n",
-           (unsigned long long)seed_arg, (unsigned long long)n_puts, (unsigned long long)n_merged,
-           (unsigned long long)n_full, (unsigned long long)n_closed, (unsigned long long)n_writes,
-           (unsigned long long)n_reads, (unsigned long long)n_retries,
-           (unsigned long long)n_applied, (unsigned long long)n_postponed,
-           (unsigned long long)n_settles, (unsigned long long)n_opens,
-           (unsigned long long)n_signals, failures == 0 ? "nothing broke" : "BROKEN");
+    printf(
+        "range_torture: seed %llu: %llu queued, %llu merged, %llu full, %llu closed, %llu writes, "
+        "%llu reads, %llu repeated, %llu applied, %llu postponed, %llu settles, %llu "
+        "activations, %llu signals: %s\n",
+        (unsigned long long)seed_arg, (unsigned long long)n_puts, (unsigned long long)n_merged,
+        (unsigned long long)n_full, (unsigned long long)n_closed, (unsigned long long)n_writes,
+        (unsigned long long)n_reads, (unsigned long long)n_retries, (unsigned long long)n_applied,
+        (unsigned long long)n_postponed, (unsigned long long)n_settles, (unsigned long long)n_opens,
+        (unsigned long long)n_signals, failures == 0 ? "nothing broke" : "BROKEN");
     return failures == 0 ? 0 : 1;
 }

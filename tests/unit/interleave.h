@@ -43,7 +43,7 @@ static struct {
     bool begun[2];
     char *stack[2];
     bool done[2];
-    int running; /* -1: nobody, steps are free */
+    int running;       /* -1: nobody, steps are free */
     long budget, made; /* steps left in this stretch; made in this schedule so far */
 } il = {.running = -1};
 
@@ -184,7 +184,8 @@ static uint64_t il_random(uint64_t *state)
 }
 
 /* Every schedule "0 runs a, 1 runs b, 0 ends, 1 ends", with 0 or 1 ending first (if they are more
- * than IL_PAIRS, a sample of them); then `samples` schedules with more thread changes, from a fixed seed. Returns how many expectations broke. */
+ * than IL_PAIRS, a sample of them); then `samples` schedules with more thread changes, from a fixed
+ * seed. Returns how many expectations broke. */
 static int il_explore(const struct il_scenario *s, int samples)
 {
     long n0 = il_steps_of(s, 0), n1 = il_steps_of(s, 1);

@@ -71,9 +71,11 @@ static void check_write_survived(void)
 static void a_sleeping_putter_never_brings_an_applied_range_back(void **state)
 {
     (void)state;
-    run(&(struct il_scenario){__func__, setup_tail_queued,
+    run(&(struct il_scenario){__func__,
+                              setup_tail_queued,
                               {actor_put_elsewhere, actor_drain_then_write},
-                              NULL, check_write_survived});
+                              NULL,
+                              check_write_survived});
 }
 
 static void actor_want_then_write(void)
@@ -86,9 +88,11 @@ static void actor_want_then_write(void)
 static void a_sleeping_putter_never_brings_a_wanted_range_back(void **state)
 {
     (void)state;
-    run(&(struct il_scenario){__func__, setup_tail_queued,
+    run(&(struct il_scenario){__func__,
+                              setup_tail_queued,
                               {actor_put_elsewhere, actor_want_then_write},
-                              NULL, check_write_survived});
+                              NULL,
+                              check_write_survived});
 }
 
 /* --- nothing that was put is ever out of sight before it was applied --- */
@@ -142,12 +146,16 @@ static void check_all_applied(void)
 static void a_put_range_is_in_sight_until_it_is_applied(void **state)
 {
     (void)state;
-    run(&(struct il_scenario){__func__, setup_two_putters,
+    run(&(struct il_scenario){__func__,
+                              setup_two_putters,
                               {actor_put_elsewhere, actor_put_third},
-                              watch_puts, check_all_applied});
-    run(&(struct il_scenario){__func__, setup_two_putters,
+                              watch_puts,
+                              check_all_applied});
+    run(&(struct il_scenario){__func__,
+                              setup_two_putters,
                               {actor_put_elsewhere, actor_one_pass},
-                              watch_puts, check_all_applied});
+                              watch_puts,
+                              check_all_applied});
 }
 
 static void actor_grow_tail(void)
@@ -179,9 +187,11 @@ static void check_cells_zero(void)
 static void a_tail_that_grows_while_it_is_taken_loses_nothing(void **state)
 {
     (void)state;
-    run(&(struct il_scenario){__func__, setup_growing,
+    run(&(struct il_scenario){__func__,
+                              setup_growing,
                               {actor_grow_tail, actor_one_pass},
-                              watch_first_cell, check_cells_zero});
+                              watch_first_cell,
+                              check_cells_zero});
 }
 
 /* --- a looker beside the consumer --- */
@@ -248,9 +258,8 @@ static void a_split_hides_no_part(void **state)
                                     setup_split_wide_to_class};
 
     for (unsigned i = 0; i < sizeof setups / sizeof *setups; i++)
-        run(&(struct il_scenario){__func__, setups[i],
-                                  {actor_look, actor_apply_cell_0},
-                                  NULL, check_looker_saw_it});
+        run(&(struct il_scenario){
+            __func__, setups[i], {actor_look, actor_apply_cell_0}, NULL, check_looker_saw_it});
 }
 
 static uint64_t leaving_end;
@@ -287,12 +296,16 @@ static void actor_apply_and_reuse(void)
 static void a_walk_over_a_recycled_node_is_not_believed(void **state)
 {
     (void)state;
-    run(&(struct il_scenario){__func__, setup_neighbour_leaves,
+    run(&(struct il_scenario){__func__,
+                              setup_neighbour_leaves,
                               {actor_look, actor_apply_and_reuse},
-                              NULL, check_looker_saw_it});
-    run(&(struct il_scenario){__func__, setup_wide_neighbour_leaves,
+                              NULL,
+                              check_looker_saw_it});
+    run(&(struct il_scenario){__func__,
+                              setup_wide_neighbour_leaves,
                               {actor_look, actor_apply_and_reuse},
-                              NULL, check_looker_saw_it});
+                              NULL,
+                              check_looker_saw_it});
 }
 
 /* --- putters that slept through a deactivation --- */
@@ -353,12 +366,16 @@ static void check_next_activation(void)
 static void a_late_putter_never_touches_the_next_activation(void **state)
 {
     (void)state;
-    run(&(struct il_scenario){__func__, setup_late_putter,
+    run(&(struct il_scenario){__func__,
+                              setup_late_putter,
                               {actor_put_late, actor_next_activation},
-                              watch_next_activation, check_next_activation});
-    run(&(struct il_scenario){__func__, setup_late_putter,
+                              watch_next_activation,
+                              check_next_activation});
+    run(&(struct il_scenario){__func__,
+                              setup_late_putter,
                               {actor_put_late_unaligned, actor_next_activation},
-                              watch_next_activation, check_next_activation});
+                              watch_next_activation,
+                              check_next_activation});
 }
 
 /* --- closing: a punch that came too late is made by its caller, and nobody saw it before --- */
@@ -409,10 +426,13 @@ static void check_closed(void)
 static void what_once_read_as_zeros_stays_so_while_the_table_closes(void **state)
 {
     (void)state;
-    run(&(struct il_scenario){__func__, setup_closing, {actor_punch, actor_close},
-                              watch_zero_stays, check_closed});
-    run(&(struct il_scenario){__func__, setup_closing, {actor_punch_unaligned, actor_close},
-                              watch_zero_stays, check_closed});
+    run(&(struct il_scenario){
+        __func__, setup_closing, {actor_punch, actor_close}, watch_zero_stays, check_closed});
+    run(&(struct il_scenario){__func__,
+                              setup_closing,
+                              {actor_punch_unaligned, actor_close},
+                              watch_zero_stays,
+                              check_closed});
 }
 
 /* --- settling --- */
@@ -443,9 +463,8 @@ static void check_settled(void)
 static void a_pass_begun_after_a_put_settles_it(void **state)
 {
     (void)state;
-    run(&(struct il_scenario){__func__, setup_settle,
-                              {actor_put_then_note_pass, actor_one_pass},
-                              NULL, check_settled});
+    run(&(struct il_scenario){
+        __func__, setup_settle, {actor_put_then_note_pass, actor_one_pass}, NULL, check_settled});
 }
 
 static void check_clock_runs(void)
@@ -456,9 +475,11 @@ static void check_clock_runs(void)
 static void what_no_pass_took_keeps_the_clock_running(void **state)
 {
     (void)state;
-    run(&(struct il_scenario){__func__, setup_settle,
+    run(&(struct il_scenario){__func__,
+                              setup_settle,
                               {actor_put_then_note_pass, actor_one_pass},
-                              NULL, check_clock_runs});
+                              NULL,
+                              check_clock_runs});
 }
 
 /* --- writer, reader and puncher against the consumer --- */
@@ -497,8 +518,8 @@ static void check_last_write(void)
 static void punch_and_write_take_effect_in_order(void **state)
 {
     (void)state;
-    run(&(struct il_scenario){__func__, setup_settle, {actor_punch_write, actor_consumer},
-                              NULL, check_last_write});
+    run(&(struct il_scenario){
+        __func__, setup_settle, {actor_punch_write, actor_consumer}, NULL, check_last_write});
 }
 
 /* A range wider than a class and one inside it, cut while new ones arrive on top. */
@@ -528,9 +549,11 @@ static void check_zero_0(void)
 static void a_punch_after_a_write_is_not_taken_for_done(void **state)
 {
     (void)state;
-    run(&(struct il_scenario){__func__, setup_wide_and_narrow,
+    run(&(struct il_scenario){__func__,
+                              setup_wide_and_narrow,
                               {actor_write_punch_inside, actor_consumer},
-                              NULL, check_zero_0});
+                              NULL,
+                              check_zero_0});
 }
 
 /* --- no mixture: the same range leaves and comes back within one read --- */
@@ -577,8 +600,11 @@ static void check_mixture(void)
 
 static void a_read_gives_no_mixture_when_a_range_leaves_and_comes_back(void **state)
 {
-    struct il_scenario s = {"mixture", setup_mixture,
-                            {actor_read_pair, actor_drain_write_both_punch}, NULL, check_mixture};
+    struct il_scenario s = {"mixture",
+                            setup_mixture,
+                            {actor_read_pair, actor_drain_write_both_punch},
+                            NULL,
+                            check_mixture};
     long n1 = il_steps_of(&s, 1);
 
     (void)state;
@@ -640,8 +666,8 @@ static void check_pool(void)
 static void no_node_is_handed_out_twice(void **state)
 {
     (void)state;
-    run(&(struct il_scenario){__func__, setup_pool, {actor_get, actor_get_put_get},
-                              NULL, check_pool});
+    run(&(struct il_scenario){
+        __func__, setup_pool, {actor_get, actor_get_put_get}, NULL, check_pool});
 }
 
 static rl_head list_head;
@@ -686,8 +712,7 @@ static void check_list(void)
 static void pushes_and_unlinks_do_not_disturb_each_other(void **state)
 {
     (void)state;
-    run(&(struct il_scenario){__func__, setup_list, {actor_push, actor_unlink},
-                              NULL, check_list});
+    run(&(struct il_scenario){__func__, setup_list, {actor_push, actor_unlink}, NULL, check_list});
 }
 
 int main(void)

@@ -140,9 +140,9 @@ static void descending_and_overlapping_ranges_merge_but_gaps_do_not(void **state
 static void what_does_not_pack_goes_into_a_node_and_is_exact(void **state)
 {
     static const struct rl_span odd[] = {
-        {1, K4},                             /* unaligned start */
-        {8 * K4, 9 * K4 - 1},                /* unaligned end */
-        {8 * GIB, 8 * GIB + 4 * GIB},        /* 2^20 blocks: one too many */
+        {1, K4},                                       /* unaligned start */
+        {8 * K4, 9 * K4 - 1},                          /* unaligned end */
+        {8 * GIB, 8 * GIB + 4 * GIB},                  /* 2^20 blocks: one too many */
         {(uint64_t)1 << 48, ((uint64_t)1 << 48) + K4}, /* 256 TiB */
         {300 * TIB, RL_FOREVER},
     };
@@ -282,9 +282,9 @@ static void a_want_is_applied_first_and_splits_leave_both_sides(void **state)
     struct rl_span s;
 
     (void)state;
-    put(100 * K4, 200 * K4);          /* tail */
-    put(3 * MIB + 1, 9 * MIB);        /* wide node */
-    put(20 * MIB, 20 * MIB + 3);      /* another, not wanted */
+    put(100 * K4, 200 * K4);     /* tail */
+    put(3 * MIB + 1, 9 * MIB);   /* wide node */
+    put(20 * MIB, 20 * MIB + 3); /* another, not wanted */
     rl_table_want(t, 150 * K4, 151 * K4);
     rl_table_want(t, 5 * MIB, 6 * MIB);
     for (int i = 0; i < 2; i++) {

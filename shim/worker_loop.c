@@ -1,0 +1,500 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * worker_loop: what the worker thread does. No libc beyond mem* and str*, no thread-local variable,
+ * no lock; see worker.h for why.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "control.h"
+#include "evidence.h"
+#include "family.h"
+#include "log.h"
+#include "policy_split.h"
+#include "ring.h"
+#include "worker_impl.h"
+
+#define GATE_LIMIT_NS  50000000u /* longest wait for pieces; an urgent punch waits */
+#define URGENT_GATE_NS 5000000u  /* this long: its caller may be a handler inside such a piece */
+#define GATE_POLL_NS   1000000u
+#define RETRY_NS       100000000u /* after a punch that could not be applied */
+#define TRIES_MAX      10
+#define SLEEP_MAX_NS   50000000u /* orders from outside (rlshim off, the family) wake nobody */
+
+/* A file with deferral on. Worker only. */
+struct job {
+    struct rl_inode *inode; /* NULL: free */
+    struct file_state *fs;
+    uint64_t dev, ino;
+    int fd; /* reference to the file in the worker's table */
+    bool in_pass;
+    bool out; /* span is being applied or waits for the gate */
+    bool urgent;
+    bool postponed; /* something of this pass could not be applied: the pass is not over */
+    bool requested; /* at the gate */
+    bool inside;
+    rl_ticket ticket;
+    struct rl_span span;
+    uint64_t gate_ns;  /* when the gate was requested */
+    uint64_t used_ns;  /* when there was last something to do */
+    uint64_t retry_ns; /* nothing before this, 0 none */
+    unsigned tries;    /* failed in a row */
+};
+
+static struct job jobs[WORKER_FILES];
+static int pidfd;
+static bool have_ring;
+
+void worker_loop_forked(void)
+{
+    memset(jobs, 0, sizeof jobs);
+    have_ring = false;
+}
+
+static uint64_t act_of(const struct job *job)
+{
+    return rl_load_32(&job->inode->table.act) & RL_ACT_STATE;
+}
+
+static bool nothing_may_be_on(void)
+{
+    return rl_load_32(&proc.foreign) != 0 || rl_load_32(&proc.forking) != 0 ||
+           rl_load_32(&proc.ending) != 0 || rl_load_32(&rl_control) != 0 ||
+           rl_now_ns() < rl_load_64(&proc.quiet_ns);
+}
+
+static void refuse(struct file_state *fs, enum stat_id reason)
+{
+    uint32_t step = fs->refusals < 5 ? fs->refusals : 5;
+
+    fs->refusals++;
+    rl_store_64(&fs->refused_ns, rl_now_ns() + (RETRY_NS << step));
+    rl_store_32(&fs->refusal, reason);
+    stat_add(STAT_evidence_refused, 1);
+}
+
+static void turn_on(int slot, struct rl_inode *inode, struct file_state *fs, uint32_t gen,
+                    uint32_t doubts, int fd)
+{
+    jobs[slot] = (struct job){.inode = inode,
+                              .fs = fs,
+                              .dev = inode->dev,
+                              .ino = inode->ino,
+                              .fd = fd,
+                              .used_ns = rl_now_ns()};
+    rl_store_32(&worker_files[slot], rl_inode_index(&proc.arena->inodes, inode) + 1);
+    rl_store_32(&fs->armed, 0);
+    state_file_on(); /* the word first: whoever reads it idle from now on started before */
+    rl_drain_open(&inode->table, &proc.arena->pool);
+    stat_add(STAT_evidence_granted, 1);
+    rl_fence(); /* pairs with those in settle_foreign and settle_stop: they see the file on, or we
+                 * see their mark */
+    /* An idle entry may have been given to another inode while we looked. */
+    if (nothing_may_be_on() || rl_load_32(&fs->never) != 0 || rl_load_32(&inode->gen) != gen ||
+        rl_load_32(&proc.doubts) != doubts)
+        rl_table_close(&inode->table, rl_load_32(&inode->table.act));
+}
+
+static void turn_off(int slot)
+{
+    struct job *job = &jobs[slot];
+
+    /* The entry may belong to another inode by now: it is idle. */
+    rl_raw(SYS_close, job->fd);
+    family_leave(job->dev, job->ino);
+    rl_store_32(&worker_files[slot], 0);
+    state_file_off();
+    job->inode = NULL;
+}
+
+static void answer(uint64_t ask)
+{
+    struct rl_inode *inode = &proc.arena->inodes.inode[(ask >> 32) - 1];
+    struct file_state *fs = file_state(inode);
+    enum stat_id refusal = STAT_punch_no_backlog;
+    uint32_t gen = rl_load_32(&inode->gen); /* evidence_gather compares the identity after this */
+    uint32_t doubts = rl_load_32(&proc.doubts);
+    int slot = 0;
+    int own = -1;
+
+    while (slot < WORKER_FILES && jobs[slot].inode != NULL)
+        slot++;
+    if (nothing_may_be_on()) {
+        refusal = STAT_punch_no_evidence_yet;
+    } else if (slot < WORKER_FILES && act_of(&(struct job){.inode = inode}) == RL_ACT_OFF) {
+        /* Entered before looking: a member of the family that opens the file after our look finds
+         * the entry and waits. */
+        refusal = STAT_punch_no_sole;
+        if (family_enter(inode->dev, inode->ino))
+            refusal = evidence_gather(inode, fs, (int)(uint32_t)ask, pidfd, &own);
+        if (refusal != EVIDENCE_OK)
+            family_leave(inode->dev, inode->ino);
+    }
+    if (refusal == EVIDENCE_OK) {
+        fs->refusals = 0;
+        rl_store_32(&fs->refusal, 0);
+        turn_on(slot, inode, fs, gen, doubts, own);
+    } else {
+        refuse(fs, refusal);
+    }
+    rl_store_32(&fs->asked, 0);
+}
+
+/* Writes zeros where the kernel refused to punch: the contents are then as they must be, only the
+ * space is not freed. */
+static long write_zeros(int fd, const struct rl_span *s)
+{
+    static const char zeros[65536] __attribute__((aligned(4096)));
+    uint64_t at = s->start;
+    struct stat st;
+    long n;
+
+    n = rl_raw(SYS_fallocate, fd, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, s->start,
+               s->end - s->start);
+    if (n == 0)
+        return 0;
+    if ((n = rl_raw(SYS_fstat, fd, &st)) != 0)
+        return n;
+    while (at < s->end && at < (uint64_t)st.st_size) {
+        uint64_t end = s->end < (uint64_t)st.st_size ? s->end : (uint64_t)st.st_size;
+
+        n = rl_raw(SYS_pwrite64, fd, zeros, end - at < sizeof zeros ? end - at : sizeof zeros, at);
+        if (n == -EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? n : -EIO;
+        at += (uint64_t)n;
+    }
+    return 0;
+}
+
+static void punch_failed(struct job *job, long error)
+{
+    if (write_zeros(job->fd, &job->span) == 0) {
+        stat_add(STAT_punch_zeroed, 1);
+        rl_drain_applied(&job->inode->table, &proc.arena->pool, &job->span);
+        job->tries = 0;
+    } else if (++job->tries >= TRIES_MAX || job->urgent) {
+        stat_add(STAT_punch_dropped, 1);
+        log_line(CFG_LOG_ERROR, LOG_S("a hole punch answered earlier could not be applied ("),
+                 LOG_ERRNO(-error), LOG_S("): inode "), LOG_ID(job->ino), LOG_S(", bytes "),
+                 LOG_ID(job->span.start), LOG_S(" to "), LOG_ID(job->span.end),
+                 LOG_S(" may hold old data; set punch = sync for this file"));
+        rl_drain_applied(&job->inode->table, &proc.arena->pool, &job->span);
+    } else {
+        stat_add(STAT_punch_postponed, 1);
+        rl_drain_postponed(&job->inode->table, &proc.arena->pool, &job->span);
+        job->retry_ns = rl_now_ns() + RETRY_NS;
+        job->postponed = true;
+    }
+    rl_store_32(&job->fs->never, STAT_punch_no_fs); /* this file does not take late punches */
+    rl_table_close(&job->inode->table, rl_load_32(&job->inode->table.act));
+}
+
+static void punched(struct job *job, long result)
+{
+    if (job->inside)
+        rl_gate_leave_exclusive(&job->inode->gate, job->ticket);
+    job->inside = false;
+    job->out = false;
+    stat_add(STAT_punch_applied_calls, 1);
+    if (result != 0) {
+        punch_failed(job, result);
+        return;
+    }
+    stat_add(STAT_punch_applied_bytes, job->span.end - job->span.start);
+    job->tries = 0;
+    rl_drain_applied(&job->inode->table, &proc.arena->pool, &job->span);
+}
+
+static long plain_punch(const struct job *job)
+{
+    long r;
+
+    while ((r = rl_raw(SYS_fallocate, job->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                       job->span.start, job->span.end - job->span.start)) == -EINTR)
+        ;
+    stat_add(STAT_plain_calls, 1);
+    return r;
+}
+
+static void apply(struct job *const *ready, int n)
+{
+    struct ring_punch punch[RING_BATCH];
+
+    for (int i = 0; i < n; i++)
+        punch[i] = (struct ring_punch){.fd = ready[i]->fd,
+                                       .off = (off_t)ready[i]->span.start,
+                                       .len = (off_t)(ready[i]->span.end - ready[i]->span.start),
+                                       .result = 1};
+    if (have_ring && ring_run(punch, n)) {
+        stat_add(STAT_ring_calls, (uint64_t)n);
+        stat_add(STAT_ring_submissions, 1);
+    } else if (have_ring) {
+        ring_close();
+        have_ring = false;
+    }
+    for (int i = 0; i < n; i++) {
+        if (punch[i].result == 1 || punch[i].result == -EINTR || punch[i].result == -EAGAIN)
+            punch[i].result = (int)plain_punch(ready[i]);
+        punched(ready[i], punch[i].result);
+    }
+}
+
+static bool has_wants(const struct rl_table *t)
+{
+    for (int i = 0; i < RL_WANTS; i++)
+        if (rl_load_64(&t->want[i]) != 0)
+            return true;
+    return false;
+}
+
+/* When a pass over this file should begin: now or earlier means at once, 0 never. */
+static uint64_t pass_due_ns(const struct job *job)
+{
+    const struct rl_table *t = &job->inode->table;
+    uint64_t first_ns = rl_load_64(&t->first_ns);
+
+    if (rl_load_32(&t->want_all) != 0 || act_of(job) == RL_ACT_DRAINING)
+        return 1;
+    if (rl_load_32(&proc.arena->pool.used) > rl_load_32(&proc.arena->pool.limit) / 2)
+        return 1;
+    /* Half of the delay for waiting, the other half for getting it done. */
+    return first_ns != 0 ? first_ns + job->fs->punch_delay_ns / 2 : 0;
+}
+
+/* Fetches the next stretch of a file that has none out. */
+static void fetch(struct job *job, uint64_t now_ns)
+{
+    struct rl_table *t = &job->inode->table;
+    struct rl_pool *pool = &proc.arena->pool;
+    uint64_t most = job->fs->punch_call_max_bytes;
+    uint64_t due_ns;
+
+    if (job->retry_ns > now_ns && !has_wants(t))
+        return;
+    job->urgent = rl_drain_next_wanted(t, pool, most, &job->span);
+    job->out = job->urgent;
+    if (!job->out && !job->in_pass) {
+        due_ns = pass_due_ns(job);
+        if (due_ns != 0 && due_ns <= now_ns) {
+            if (rl_load_64(&t->first_ns) != 0)
+                stat_peak(STAT_punch_delay_max_ns, now_ns - rl_load_64(&t->first_ns));
+            if (!evidence_holds(job->fs, job->fd))
+                rl_table_close(t, rl_load_32(&t->act));
+            rl_drain_begin(t, pool);
+            job->in_pass = true;
+        }
+    }
+    if (!job->out && job->in_pass) {
+        job->out = rl_drain_next(t, pool, most, &job->span);
+        if (!job->out) {
+            if (job->postponed)
+                rl_store_32(&t->want_all, 1); /* whoever waits for this pass waits for the next */
+            else
+                rl_drain_end(t);
+            job->in_pass = job->postponed = false;
+        }
+    }
+    if (job->out) {
+        job->used_ns = now_ns;
+        job->gate_ns = now_ns;
+        job->requested = policy_drain_gated(job->fs->gate, (enum file_kind)(job->fs->kind - 1));
+        if (job->requested)
+            rl_gate_request(&job->inode->gate, &job->ticket);
+    }
+}
+
+/* May this stretch go to the kernel now? */
+static bool through_gate(struct job *job, uint64_t now_ns)
+{
+    if (!job->requested)
+        return true;
+    if (rl_gate_try_requested(&job->inode->gate, &job->ticket)) {
+        job->inside = true;
+        job->requested = false;
+        return true;
+    }
+    if (now_ns - job->gate_ns < (job->urgent ? URGENT_GATE_NS : GATE_LIMIT_NS))
+        return false;
+    rl_gate_withdraw(&job->inode->gate, job->ticket);
+    job->requested = false;
+    return true;
+}
+
+static void look_for_orders(void)
+{
+    uint64_t dev, ino;
+
+    for (int i = 0; i < WORKER_ASKS; i++) {
+        uint64_t ask = rl_load_64(&worker.ask[i]);
+
+        if (ask != 0) {
+            answer(ask);
+            rl_store_64(&worker.ask[i], 0);
+        }
+    }
+    if (family_asked(&dev, &ino)) {
+        struct rl_inode *inode = file_by_identity(dev, ino);
+
+        if (inode != NULL)
+            rl_table_close(&inode->table, rl_load_32(&inode->table.act));
+        if (inode == NULL || (rl_load_32(&inode->table.act) & RL_ACT_STATE) == RL_ACT_OFF)
+            family_leave(dev, ino);
+    }
+}
+
+/* One round over all files. Returns true if something was applied; *wake_ns: when to look again. */
+static bool work(uint64_t now_ns, uint64_t *wake_ns, struct rl_gate **gate)
+{
+    struct job *ready[RING_BATCH];
+    bool quiet = nothing_may_be_on();
+    int n = 0;
+
+    *wake_ns = 0;
+    *gate = NULL;
+    for (int i = 0; i < WORKER_FILES; i++) {
+        struct job *job = &jobs[i];
+        uint64_t due_ns;
+
+        if (job->inode == NULL)
+            continue;
+        if (quiet || (now_ns - job->used_ns > WORKER_IDLE_NS && rl_table_empty(&job->inode->table)))
+            rl_table_close(&job->inode->table, rl_load_32(&job->inode->table.act));
+        if (!job->out)
+            fetch(job, now_ns);
+        if (job->out && n < RING_BATCH && through_gate(job, now_ns))
+            ready[n++] = job;
+        else if (job->out)
+            *gate = &job->inode->gate;
+        if (!job->out && !job->in_pass && rl_drain_close(&job->inode->table)) {
+            turn_off(i);
+            continue;
+        }
+        due_ns = job->retry_ns > now_ns ? job->retry_ns : pass_due_ns(job);
+        if (due_ns != 0 && (*wake_ns == 0 || due_ns < *wake_ns))
+            *wake_ns = due_ns;
+    }
+    if (n > 0)
+        apply(ready, n);
+    control_quiet();
+    return n > 0;
+}
+
+static bool has_files(void)
+{
+    for (int i = 0; i < WORKER_FILES; i++)
+        if (jobs[i].inode != NULL)
+            return true;
+    return false;
+}
+
+static bool has_asks(void)
+{
+    for (int i = 0; i < WORKER_ASKS; i++)
+        if (rl_load_64(&worker.ask[i]) != 0)
+            return true;
+    return false;
+}
+
+static bool has_urgent_work(uint64_t now_ns)
+{
+    for (int i = 0; i < WORKER_FILES; i++) {
+        uint64_t due_ns;
+
+        if (jobs[i].inode == NULL)
+            continue;
+        if (has_wants(&jobs[i].inode->table))
+            return true;
+        due_ns = jobs[i].retry_ns > now_ns ? jobs[i].retry_ns : pass_due_ns(&jobs[i]);
+        if (due_ns != 0 && due_ns <= now_ns)
+            return true;
+    }
+    return has_asks();
+}
+
+static void sleep_until(uint64_t wake_ns)
+{
+    uint32_t seq = rl_load_32(&worker.seq);
+    uint64_t now_ns = rl_now_ns();
+    uint64_t most_ns = SLEEP_MAX_NS;
+
+    rl_store_32(&worker.asleep, 1);
+    rl_fence(); /* pairs with the one in worker_wake */
+    if (wake_ns != 0 && wake_ns <= now_ns)
+        most_ns = 0;
+    else if (wake_ns != 0 && wake_ns - now_ns < most_ns)
+        most_ns = wake_ns - now_ns;
+    if (most_ns != 0 && !has_urgent_work(now_ns))
+        rl_futex_wait(&worker.seq, seq, most_ns);
+    rl_store_32(&worker.asleep, 0);
+}
+
+/* True if the worker may go: nothing on, nothing asked, or told to. */
+static bool time_to_go(uint64_t idle_since_ns)
+{
+    uint32_t runs = WORKER_RUNS;
+
+    if (has_files())
+        return false;
+    if (rl_load_32(&worker.leave) == 0 && rl_now_ns() - idle_since_ns < WORKER_IDLE_NS)
+        return false;
+    rl_cas_32(&worker.state, &runs, WORKER_LEAVES);
+    rl_fence(); /* pairs with worker_start and worker_ask: a late question finds us, or is found */
+    if (rl_load_32(&worker.leave) == 0 && has_asks()) {
+        rl_store_32(&worker.state, WORKER_RUNS);
+        return false;
+    }
+    return true;
+}
+
+int worker_main(void *arg)
+{
+    uint64_t idle_since_ns = rl_now_ns();
+
+    (void)arg;
+    rl_raw(SYS_prctl, PR_SET_NAME, "rlshim-worker");
+    /* From 5.11 on the kernel leaves out what is to be closed when it copies the table: no file of
+     * the program is ever referenced by the copy. */
+    if (rl_raw(SYS_close_range, 0, ~0u, CLOSE_RANGE_UNSHARE) != 0) {
+        pidfd = -1;
+        rl_store_32(&proc.foreign, 1); /* no table of our own: never touch the program's */
+    } else {
+        pidfd = (int)rl_raw(SYS_pidfd_open, proc.pid, 0);
+        log_worker((uint32_t)rl_raw(SYS_gettid));
+        have_ring = ring_open();
+        if (!have_ring)
+            stat_add(STAT_ring_refused, 1);
+    }
+    do {
+        struct rl_gate *gate;
+        uint64_t wake_ns;
+
+        look_for_orders();
+        if (work(rl_now_ns(), &wake_ns, &gate)) {
+            idle_since_ns = rl_now_ns();
+            continue;
+        }
+        if (has_files())
+            idle_since_ns = rl_now_ns();
+        if (gate != NULL)
+            rl_futex_wait(&gate->seq, rl_load_32(&gate->seq), GATE_POLL_NS);
+        else
+            sleep_until(wake_ns);
+    } while (!time_to_go(idle_since_ns));
+    /* Whoever asked between the last look and now is answered by nobody: let them ask again. */
+    for (int i = 0; i < WORKER_ASKS; i++) {
+        uint64_t ask = rl_swap_64(&worker.ask[i], 0);
+
+        if (ask != 0)
+            rl_store_32(&file_state(&proc.arena->inodes.inode[(ask >> 32) - 1])->asked, 0);
+    }
+    log_worker(0);
+    ring_close();
+    have_ring = false;
+    rl_raw(SYS_close, pidfd);
+    return 0;
+}

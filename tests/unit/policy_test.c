@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+/* The pure decisions: policy_punch and policy_split, as tables. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <fcntl.h>
+#include <sys/uio.h>
+
+/* Rows say what differs from the one that is split. */
+#pragma GCC diagnostic ignored "-Woverride-init"
+
+#include "../../shim/policy_punch.h"
+#include "../../shim/policy_split.h"
+
+#define YES                                                                                        \
+    {                                                                                              \
+        .works = true, .defer = true, .known_fs = true, .whole = true, .on = true                  \
+    }
+
+static void a_punch_is_deferred_only_when_everything_allows_it(void **state)
+{
+    const struct {
+        const char *what;
+        struct punch_facts f;
+        enum punch_act act;
+        enum stat_id reason;
+    } rows[] = {
+        {"all is well", YES, PUNCH_DEFER, STAT_punch_deferred},
+        {"switched off",
+         {.defer = true, .known_fs = true, .whole = true, .on = true},
+         PUNCH_INLINE,
+         STAT_punch_no_setting},
+        {"punch = sync",
+         {.works = true, .known_fs = true, .whole = true, .on = true},
+         PUNCH_INLINE,
+         STAT_punch_no_setting},
+        {"bad arguments",
+         {.works = true, .defer = true, .known_fs = true, .on = true},
+         PUNCH_INLINE,
+         STAT_punch_no_setting},
+        {"unknown file system",
+         {.works = true, .defer = true, .whole = true, .on = true},
+         PUNCH_INLINE,
+         STAT_punch_no_fs},
+        {"own io_uring",
+         {.works = true,
+          .defer = true,
+          .known_fs = true,
+          .whole = true,
+          .on = true,
+          .foreign = true},
+         PUNCH_INLINE,
+         STAT_punch_no_foreign},
+        {"a stream",
+         {.works = true,
+          .defer = true,
+          .known_fs = true,
+          .whole = true,
+          .on = true,
+          .never = STAT_punch_no_stream},
+         PUNCH_INLINE,
+         STAT_punch_no_stream},
+        {"too long",
+         {.works = true, .defer = true, .known_fs = true, .whole = true, .on = true, .long_ = true},
+         PUNCH_INLINE,
+         STAT_punch_no_size},
+        {"first punch",
+         {.works = true, .defer = true, .known_fs = true, .whole = true},
+         PUNCH_INLINE_AND_ASK,
+         STAT_punch_no_evidence_yet},
+        {"being looked at",
+         {.works = true, .defer = true, .known_fs = true, .whole = true, .asked = true},
+         PUNCH_INLINE,
+         STAT_punch_no_evidence_yet},
+        {"a fork under way",
+         {.works = true, .defer = true, .known_fs = true, .whole = true, .quiet = true},
+         PUNCH_INLINE,
+         STAT_punch_no_evidence_yet},
+        {"refused a moment ago",
+         {.works = true,
+          .defer = true,
+          .known_fs = true,
+          .whole = true,
+          .refusal = STAT_punch_no_name,
+          .refusal_holds = true},
+         PUNCH_INLINE,
+         STAT_punch_no_name},
+        {"refused long ago",
+         {.works = true,
+          .defer = true,
+          .known_fs = true,
+          .whole = true,
+          .refusal = STAT_punch_no_name},
+         PUNCH_INLINE_AND_ASK,
+         STAT_punch_no_evidence_yet},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct punch_plan plan = policy_punch(&rows[i].f);
+
+        if (plan.act != rows[i].act || plan.reason != rows[i].reason)
+            fail_msg("%s: act %d reason %s", rows[i].what, (int)plan.act, stat_name(plan.reason));
+    }
+}
+
+#define M ((size_t)1 << 20)
+#define BIG                                                                                        \
+    .bytes = 8 * M, .aligned = true, .direct = true, .may_interleave = true, .gate = true,         \
+    .split_bytes = CFG_AUTO, .kind = FILE_KIND_XFS
+
+static void only_big_direct_writes_are_split_and_never_what_must_stay_whole(void **state)
+{
+    const struct {
+        const char *what;
+        struct split_facts f;
+        bool gate;
+        size_t piece;
+    } rows[] = {
+        {"big and direct", {BIG}, true, M},
+        {"a size of the operator's", {BIG, .split_bytes = 256 << 10}, true, 256 << 10},
+        {"split = off", {BIG, .split_bytes = CFG_OFF}, true, 0},
+        {"one piece", {BIG, .bytes = M}, true, 0},
+        {"small", {BIG, .bytes = GATE_MIN_BYTES - 4096}, false, 0},
+        {"buffered", {BIG, .direct = false}, false, 0},
+        {"gate = off", {BIG, .gate = false}, false, 0},
+        {"unknown file system", {BIG, .kind = FILE_KIND_NONE}, false, 0},
+        {"tmpfs", {BIG, .kind = FILE_KIND_TMPFS}, true, 0},
+        {"O_APPEND", {BIG, .open_flags = O_APPEND}, true, 0},
+        {"O_SYNC", {BIG, .open_flags = O_SYNC}, true, 0},
+        {"O_DSYNC", {BIG, .open_flags = O_DSYNC}, true, 0},
+        {"RWF_DSYNC", {BIG, .rwf_flags = RWF_DSYNC}, true, 0},
+        {"RWF_APPEND", {BIG, .rwf_flags = RWF_APPEND}, true, 0},
+        {"a flag of tomorrow (RWF_ATOMIC)", {BIG, .rwf_flags = 0x40}, true, 0},
+        {"RWF_HIPRI", {BIG, .rwf_flags = RWF_HIPRI}, true, M},
+        {"RLIMIT_FSIZE", {BIG, .size_limited = true}, true, 0},
+        {"not aligned", {BIG, .aligned = false}, true, 0},
+        {"a position others may move", {BIG, .may_interleave = false}, true, 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct split_plan plan = policy_split(&rows[i].f);
+
+        if (plan.gate != rows[i].gate || plan.piece_bytes != rows[i].piece)
+            fail_msg("%s: gate %d, pieces of %zu", rows[i].what, plan.gate, plan.piece_bytes);
+    }
+}
+
+static void calls_pass_the_gate_where_the_kernel_drains_direct_io(void **state)
+{
+    (void)state;
+    assert_true(policy_drain_gated(true, FILE_KIND_EXT4));
+    assert_true(policy_drain_gated(true, FILE_KIND_XFS));
+    assert_false(policy_drain_gated(true, FILE_KIND_BTRFS));
+    assert_false(policy_drain_gated(true, FILE_KIND_TMPFS));
+    assert_false(policy_drain_gated(false, FILE_KIND_XFS));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_punch_is_deferred_only_when_everything_allows_it),
+        cmocka_unit_test(only_big_direct_writes_are_split_and_never_what_must_stay_whole),
+        cmocka_unit_test(calls_pass_the_gate_where_the_kernel_drains_direct_io),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
