@@ -7,6 +7,7 @@
 
 #define SPANS_MAX  32 /* queued ranges one read can be combined with; more: apply them first */
 #define READ_TRIES 4
+#define PARTS_MAX  64 /* iovecs in one repeated read */
 
 /* Zeros what the spans cover of the first n bytes of the buffers, whose first byte is at `start`.
  */
@@ -74,36 +75,61 @@ static ssize_t read_around(const struct io *io, struct rl_inode *inode, off_t of
     return io->issue(io, io->iov, io->count, off);
 }
 
+static ssize_t issue_raw_preadv(const struct io *io, const struct iovec *iov, int count, off_t off)
+{
+    long n = rl_raw(SYS_preadv, io->fd, iov, count, off, 0);
+
+    if (n < 0)
+        errno = (int)-n;
+    return n;
+}
+
+/* Reads the n bytes that were just read at the file position once more, with the queue taken into
+ * account: only those, so that the result still fits the position. */
+static void read_again(const struct io *io, struct rl_inode *inode, ssize_t n)
+{
+    struct iovec part[PARTS_MAX];
+    struct io again = {.fd = io->fd, .iov = part, .positional = true, .issue = issue_raw_preadv};
+    size_t left = (size_t)n;
+    int saved = errno;
+
+    again.off = position(io->fd) - n;
+    for (int i = 0; i < io->count && left > 0 && again.off >= 0;) {
+        size_t bytes = 0;
+
+        for (again.count = 0; i < io->count && left > 0 && again.count < PARTS_MAX; i++) {
+            size_t len = io->iov[i].iov_len < left ? io->iov[i].iov_len : left;
+
+            part[again.count++] = (struct iovec){io->iov[i].iov_base, len};
+            bytes += len;
+            left -= len;
+        }
+        read_around(&again, inode, again.off, false);
+        again.off += (off_t)bytes;
+    }
+    errno = saved;
+}
+
 ssize_t execute_read_late(const struct io *io, ssize_t n)
 {
     struct rl_inode *inode;
-    off_t start = io->off;
-    struct iovec part[1];
     int saved = errno;
 
     if (n <= 0 || (inode = file_active(io->fd)) == NULL) {
         errno = saved;
         return n;
     }
-    if (!io->positional) {
-        start = position(io->fd) - n;
-        settle_inode(inode, WHY_position);
-        if (start < 0 || io->count != 1)
-            return n;
-        /* What was queued while we read is applied now: read the same bytes once more. Only that
-         * many, so that the result still fits the position. */
-        part[0] = (struct iovec){io->iov[0].iov_base, (size_t)n};
-        if (rl_raw(SYS_pread64, io->fd, part[0].iov_base, part[0].iov_len, start) < 0)
-            errno = saved;
-        return n;
-    }
-    return read_around(io, inode, start, false);
+    if (io->positional)
+        return read_around(io, inode, io->off, false);
+    read_again(io, inode, n);
+    return n;
 }
 
 ssize_t execute_read(const struct io *io)
 {
     uint64_t word = state_word();
     struct rl_inode *inode = file_active(io->fd);
+    uint64_t stamp;
     ssize_t n;
     off_t at;
 
@@ -117,11 +143,14 @@ ssize_t execute_read(const struct io *io)
         n = read_around(io, inode, at, true);
         if (n > 0 && position(io->fd) != at + n) {
             /* Another thread, already inside its call when the file was turned on, moved it. */
-            settle_inode(inode, WHY_position);
-            execute_read_late(io, n);
+            read_again(io, inode, n);
         }
         return n;
     }
     settle_inode(inode, WHY_position);
-    return io->issue(io, io->iov, io->count, io->off);
+    stamp = rl_table_stamp(&inode->table, 0, RL_FOREVER);
+    n = io->issue(io, io->iov, io->count, io->off);
+    if (n > 0 && rl_table_stamp(&inode->table, 0, RL_FOREVER) != stamp)
+        read_again(io, inode, n);
+    return n;
 }
