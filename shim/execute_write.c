@@ -102,7 +102,7 @@ static bool nothing_queued(void)
  * and go on once where the write stopped. Without rlshim it would not have stopped.
  */
 static ssize_t write_rest(const struct io *io, const struct iovec *iov, int count, off_t off,
-                          ssize_t n, size_t bytes)
+                          ssize_t n, size_t bytes, int saved)
 {
     struct iovec part[PARTS_MAX];
     size_t done = n > 0 ? (size_t)n : 0;
@@ -118,25 +118,43 @@ static ssize_t write_rest(const struct io *io, const struct iovec *iov, int coun
         rest.count = count;
         next_piece(&rest, done, bytes, part, &parts);
         more = io->issue(io, part, parts, off + (off_t)done);
-        if (more >= 0)
+        if (more >= 0) {
+            errno = saved;
             return (ssize_t)done + more;
-        if (n >= 0)
+        }
+        if (n >= 0) {
+            errno = saved;
             return n;
+        }
     }
     return n;
 }
 
-/* One kernel call, clear of what is queued. */
-static ssize_t write_around(const struct io *io, const struct iovec *iov, int count, off_t off)
+/* The real call, inside the gate if there is one. Only that: whoever waits inside for a queued
+ * range waits for the worker, which waits at the gate. */
+static ssize_t issue_inside(const struct io *io, const struct iovec *iov, int count, off_t off,
+                            struct rl_inode *gated)
+{
+    GATE_HOLD(hold);
+
+    if (gated != NULL)
+        gate_enter(&hold, gated, false);
+    return io->issue(io, iov, count, off);
+}
+
+/* One kernel call, clear of what is queued, through the gate of `gated` unless that is NULL. */
+static ssize_t write_around(const struct io *io, const struct iovec *iov, int count, off_t off,
+                            struct rl_inode *gated)
 {
     uint64_t word = state_word();
     struct rl_inode *inode = file_active(io->fd);
     size_t bytes = iov_bytes(iov, count);
+    int saved = errno; /* a success leaves it alone, also the second try's */
     struct rl_span range;
     ssize_t n;
 
     if (inode == NULL) {
-        n = write_rest(io, iov, count, off, io->issue(io, iov, count, off), bytes);
+        n = write_rest(io, iov, count, off, issue_inside(io, iov, count, off, gated), bytes, saved);
         if (unlikely(state_word() != word))
             execute_write_late(io, n);
         return n;
@@ -145,7 +163,7 @@ static ssize_t write_around(const struct io *io, const struct iovec *iov, int co
     if (!write_range(io, off, bytes, &range)) {
         write_mark_set(&mark, file_state(inode), NULL);
         settle_inode(inode, WHY_position);
-        n = write_rest(io, iov, count, off, io->issue(io, iov, count, off), bytes);
+        n = write_rest(io, iov, count, off, issue_inside(io, iov, count, off, gated), bytes, saved);
         if (n > 0)
             settle_inode(inode, WHY_position);
         return n;
@@ -155,7 +173,7 @@ static ssize_t write_around(const struct io *io, const struct iovec *iov, int co
         settle_range(inode, range.start, range.end, WHY_write);
         stat_add(STAT_write_waited, 1);
     }
-    n = write_rest(io, iov, count, off, io->issue(io, iov, count, off), bytes);
+    n = write_rest(io, iov, count, off, issue_inside(io, iov, count, off, gated), bytes, saved);
     if (n <= 0)
         return n;
     settle_range(inode, range.start, range.end, WHY_write);
@@ -197,10 +215,7 @@ static ssize_t write_pieces(const struct io *io, struct rl_inode *inode, size_t 
         size_t len = next_piece(io, done, piece, part, &parts);
         ssize_t n;
 
-        GATE_HOLD(hold);
-        gate_enter(&hold, inode, false);
-        n = write_around(io, part, parts, io->off + (off_t)done);
-        gate_leave(&hold);
+        n = write_around(io, part, parts, io->off + (off_t)done, inode);
         stat_add(STAT_write_pieces, 1);
         if (n < 0 && done == 0)
             return n;
@@ -229,7 +244,7 @@ ssize_t execute_write(const struct io *io)
             inode = file_inode(io->fd, true);
     }
     if (inode == NULL)
-        return write_around(io, io->iov, io->count, io->off);
+        return write_around(io, io->iov, io->count, io->off, NULL);
     fs = file_state(inode);
     plan = policy_split(&(struct split_facts){
         .bytes = bytes,
@@ -245,11 +260,9 @@ ssize_t execute_write(const struct io *io)
         .kind = (enum file_kind)(fs->kind - 1),
     });
     if (!plan.gate)
-        return write_around(io, io->iov, io->count, io->off);
+        return write_around(io, io->iov, io->count, io->off, NULL);
     if (plan.piece_bytes != 0)
         return write_pieces(io, inode, bytes, plan.piece_bytes);
 
-    GATE_HOLD(hold);
-    gate_enter(&hold, inode, false);
-    return write_around(io, io->iov, io->count, io->off);
+    return write_around(io, io->iov, io->count, io->off, inode);
 }

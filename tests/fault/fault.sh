@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# timeout: 300
+# timeout: 600
 #
 # The Nth real call fails: for each call that the workload makes, N rising until a run has no
 # failure, the program must see with the shim what it sees without.
@@ -9,9 +9,10 @@
 #                         N and then in growing steps, the others at the first
 #
 # What is compared, by phase of work.c:
-#   plain, punch = sync    every line: results, errno, contents
+#   plain, punch = sync    every line: results, errno, contents (at the first three N, without --full)
 #   plain, deferring       every line, unless the call is one that deferral makes more or less often
-#                          (fallocate, the read family): then contents, and each failure seen once
+#                          (fallocate, the read family, a write that finds the disk full or ends
+#                          early): then contents, and each failure seen once
 #   big, split = off       every line
 #   big, in pieces         contents; a failed piece ends the call with what was done before it
 
@@ -69,10 +70,18 @@ right() { # right WHAT STATUS
     [ "$2" = 0 ] || not_ok "$1: exit status $2" "$(grep WRONG <<<"$with"; cat "$out/err")"
 }
 
-# deferral_changes NAME: is it called more or less often when punches are deferred?
+# retries FAULT: "retried" if it could be taken for a full disk, which queued punches may help
+retries() {
+    case $1 in
+    *write*:short | *write*:ENOSPC:* | *write*:EDQUOT:*) echo retried ;;
+    esac
+}
+
+# deferral_changes FAULT: is the call made more or less often when punches are deferred?
 deferral_changes() {
     case $1 in
-    fallocate | read | pread | pread64 | readv | preadv | clone) return 0 ;;
+    fallocate:* | read:* | pread:* | pread64:* | readv:* | preadv:* | clone:*) return 0 ;;
+    *:short | *:ENOSPC:* | *:EDQUOT:*) return 0 ;;
     esac
     return 1
 }
@@ -80,11 +89,15 @@ deferral_changes() {
 plain_at() { # plain_at FAULT; false when nothing failed: N is past the last call
     local fault=$1 status
     plainly "$fault" plain || not_ok "plain $fault: without the shim" "$without"
-    RLSHIM_PUNCH=sync shimmed "$fault" plain
-    same "plain $fault, punch = sync" $?
-    shimmed "$fault" plain defer
+    case $full:$fault in
+    yes:* | *:[123] | *:[123]:*)
+        RLSHIM_PUNCH=sync shimmed "$fault" plain
+        same "plain $fault, punch = sync" $?
+        ;;
+    esac
+    shimmed "$fault" plain defer "$(retries "$fault")"
     status=$?
-    if deferral_changes "${fault%%:*}"; then
+    if deferral_changes "$fault"; then
         right "plain $fault, deferring" $status
     else
         same "plain $fault, deferring" $status
@@ -98,7 +111,7 @@ big_at() { # big_at FAULT; false when nothing failed, in pieces, which are more
     plainly "$fault" big || not_ok "big $fault: without the shim" "$without"
     RLSHIM_PUNCH=sync RLSHIM_SPLIT=off shimmed "$fault" big
     same "big $fault, split = off" $?
-    RLSHIM_SPLIT=256K shimmed "$fault" big defer pieces
+    RLSHIM_SPLIT=256K shimmed "$fault" big defer pieces "$(retries "$fault")"
     right "big $fault, in pieces" $?
     [[ $with != *$'\nhits 0' ]] || return 1
     struck=$((struck + 1))

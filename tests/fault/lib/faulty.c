@@ -36,9 +36,10 @@ static bool forever, is_short, armed;
 static const struct {
     const char *name;
     int number;
-} errors[] = {{"EIO", EIO},       {"ENOSPC", ENOSPC}, {"EINTR", EINTR},   {"EDQUOT", EDQUOT},
-              {"EFBIG", EFBIG},   {"EROFS", EROFS},   {"EAGAIN", EAGAIN}, {"EMFILE", EMFILE},
-              {"ENOMEM", ENOMEM}, {"EACCES", EACCES}, {"EPERM", EPERM},   {"EOPNOTSUPP", EOPNOTSUPP}};
+} errors[] = {{"EIO", EIO},       {"ENOSPC", ENOSPC}, {"EINTR", EINTR},
+              {"EDQUOT", EDQUOT}, {"EFBIG", EFBIG},   {"EROFS", EROFS},
+              {"EAGAIN", EAGAIN}, {"EMFILE", EMFILE}, {"ENOMEM", ENOMEM},
+              {"EACCES", EACCES}, {"EPERM", EPERM},   {"EOPNOTSUPP", EOPNOTSUPP}};
 
 __attribute__((constructor)) static void read_fault(void)
 {
