@@ -260,6 +260,14 @@ void rl_gate_withdraw(struct rl_gate *g, rl_ticket era)
         }
 }
 
+void rl_gate_renew(struct rl_gate *g)
+{
+    uint64_t w = rl_load_64(&g->word);
+
+    if (rl_cas_64(&g->word, &w, (w & ~(ERA - 1)) + ERA))
+        wake(g);
+}
+
 bool rl_gate_idle(const struct rl_gate *g)
 {
     return (rl_load_64(&g->word) & (ERA - 1)) == 0;

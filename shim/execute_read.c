@@ -104,10 +104,20 @@ static void read_again(const struct io *io, struct rl_inode *inode, ssize_t n)
             bytes += len;
             left -= len;
         }
-        read_around(&again, inode, again.off, false);
+        if (inode != NULL)
+            read_around(&again, inode, again.off, false);
+        else
+            issue_raw_preadv(&again, part, again.count, again.off);
         again.off += (off_t)bytes;
     }
     errno = saved;
+}
+
+static bool is_regular(int fd)
+{
+    struct stat st;
+
+    return rl_raw(SYS_fstat, fd, &st) == 0 && S_ISREG(st.st_mode);
 }
 
 ssize_t execute_read_late(const struct io *io, ssize_t n)
@@ -115,13 +125,19 @@ ssize_t execute_read_late(const struct io *io, ssize_t n)
     struct rl_inode *inode;
     int saved = errno;
 
-    if (n <= 0 || (inode = file_active(io->fd)) == NULL) {
-        errno = saved;
+    if (n <= 0)
         return n;
+    /* Not only if deferral is on for the file now: it may have been on, and ended, within the read. */
+    inode = file_inode(io->fd, false);
+    if (inode != NULL || is_regular(io->fd)) {
+        if (io->positional)
+            n = inode != NULL ? read_around(io, inode, io->off, false)
+                              : io->issue(io, io->iov, io->count, io->off);
+        else
+            read_again(io, inode, n);
     }
-    if (io->positional)
-        return read_around(io, inode, io->off, false);
-    read_again(io, inode, n);
+    if (n >= 0)
+        errno = saved;
     return n;
 }
 

@@ -33,15 +33,18 @@ struct job {
     bool in_pass;
     bool out; /* span is being applied or waits for the gate */
     bool urgent;
+    bool hurried;   /* the pass: somebody waits for it */
     bool postponed; /* something of this pass could not be applied: the pass is not over */
     bool requested; /* at the gate */
     bool inside;
     rl_ticket ticket;
     struct rl_span span;
-    uint64_t gate_ns;  /* when the gate was requested */
-    uint64_t used_ns;  /* when there was last something to do */
-    uint64_t retry_ns; /* nothing before this, 0 none */
-    unsigned tries;    /* failed in a row */
+    uint64_t gate_ns;       /* when the gate was requested */
+    uint32_t gate_seq;      /* of the gate when it was last seen to move, and */
+    uint64_t gate_moved_ns; /* when that was */
+    uint64_t used_ns;       /* when there was last something to do */
+    uint64_t retry_ns;      /* nothing before this, 0 none */
+    unsigned tries;         /* failed in a row */
 };
 
 static struct job jobs[WORKER_FILES];
@@ -84,7 +87,8 @@ static void turn_on(int slot, struct rl_inode *inode, struct file_state *fs, uin
                               .dev = inode->dev,
                               .ino = inode->ino,
                               .fd = fd,
-                              .used_ns = rl_now_ns()};
+                              .used_ns = rl_now_ns(),
+                              .gate_moved_ns = rl_now_ns()};
     rl_store_32(&worker_files[slot], rl_inode_index(&proc.arena->inodes, inode) + 1);
     rl_store_32(&fs->armed, 0);
     state_file_on(); /* the word first: whoever reads it idle from now on started before */
@@ -266,6 +270,17 @@ static uint64_t pass_due_ns(const struct job *job)
     return first_ns != 0 ? first_ns + job->fs->punch_delay_ns / 2 : 0;
 }
 
+static void watch_gate(struct job *job, uint64_t now_ns)
+{
+    uint32_t seq = rl_load_32(&job->inode->gate.seq);
+
+    /* An idle gate does not move either. */
+    if (seq != job->gate_seq || rl_gate_idle(&job->inode->gate)) {
+        job->gate_seq = seq;
+        job->gate_moved_ns = now_ns;
+    }
+}
+
 /* Fetches the next stretch of a file that has none out. */
 static void fetch(struct job *job, uint64_t now_ns)
 {
@@ -285,6 +300,7 @@ static void fetch(struct job *job, uint64_t now_ns)
                 stat_peak(STAT_punch_delay_max_ns, now_ns - rl_load_64(&t->first_ns));
             if (!evidence_holds(job->fs, job->fd))
                 rl_table_close(t, rl_load_32(&t->act));
+            job->hurried = rl_load_32(&t->want_all) != 0 || act_of(job) == RL_ACT_DRAINING;
             rl_drain_begin(t, pool);
             job->in_pass = true;
         }
@@ -302,6 +318,7 @@ static void fetch(struct job *job, uint64_t now_ns)
     if (job->out) {
         job->used_ns = now_ns;
         job->gate_ns = now_ns;
+        watch_gate(job, now_ns);
         job->requested = policy_drain_gated(job->fs->gate, (enum file_kind)(job->fs->kind - 1));
         if (job->requested)
             rl_gate_request(&job->inode->gate, &job->ticket);
@@ -311,16 +328,27 @@ static void fetch(struct job *job, uint64_t now_ns)
 /* May this stretch go to the kernel now? */
 static bool through_gate(struct job *job, uint64_t now_ns)
 {
+    struct rl_gate *gate = &job->inode->gate;
+    uint64_t most_ns = job->urgent || job->hurried ? URGENT_GATE_NS : GATE_LIMIT_NS;
+
     if (!job->requested)
         return true;
-    if (rl_gate_try_requested(&job->inode->gate, &job->ticket)) {
+    if (rl_gate_try_requested(gate, &job->ticket)) {
         job->inside = true;
         job->requested = false;
         return true;
     }
-    if (now_ns - job->gate_ns < (job->urgent ? URGENT_GATE_NS : GATE_LIMIT_NS))
+    watch_gate(job, now_ns);
+    /* A gate that stood still through a whole wait is held by somebody who will not leave it soon
+     * (a handler inside a piece, waiting for us) or ever (a jump out of one): once is enough. */
+    if (now_ns - job->gate_ns < most_ns && now_ns - job->gate_moved_ns < most_ns)
         return false;
-    rl_gate_withdraw(&job->inode->gate, job->ticket);
+    rl_gate_withdraw(gate, job->ticket);
+    if (now_ns - job->gate_moved_ns > RL_GATE_PATIENCE_NS) {
+        rl_gate_renew(gate);
+        job->gate_moved_ns = now_ns;
+    }
+    job->gate_seq = rl_load_32(&gate->seq); /* our own doing is no movement */
     job->requested = false;
     return true;
 }
