@@ -25,7 +25,8 @@ work=$BUILD/tests/fault/work
 out=$(mktemp -d "${TMPDIR:-/tmp}/fault.XXXXXX") || exit 1
 # In memory where that can be had: thousands of fsyncs.
 dir=$(mktemp -d /dev/shm/fault.XXXXXX 2>/dev/null || mktemp -d "${TMPDIR:-/tmp}/fault.XXXXXX") || exit 1
-trap 'rm -rf -- "$dir" "$out"' EXIT
+memory=$dir
+trap 'rm -rf -- "$memory" "$out"' EXIT
 faulty=$out/faulty.so
 full=no
 [ "${1-}" != --full ] || full=yes
