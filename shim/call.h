@@ -80,6 +80,8 @@ static inline void call_end_fd(int fd, enum why why)
 /* fd belongs to stdio, or to somebody else, from now on. */
 static inline void call_mark(int fd, uint32_t flag, enum why why)
 {
+    if ((flag & FILE_PASSED) != 0)
+        rl_store_32(&proc.passed, 1); /* from now on nothing is taken to be ours unseen */
     file_mark(fd, flag);
     call_end_fd(fd, why);
 }

@@ -74,6 +74,7 @@ ssize_t splice(int in, off_t *in_off, int out, off_t *out_off, size_t n_bytes, u
 
 enum touch {
     TOUCH_NOT,  /* no business of ours */
+    TOUCH_END,  /* may make the kernel refuse the next punch of this file */
     TOUCH_FILE, /* shows or changes extents of this file */
     TOUCH_ALL   /* names more files, or the file system as a whole */
 };
@@ -81,12 +82,13 @@ enum touch {
 static enum touch touch_of(unsigned long request)
 {
     switch (KEY_OF(request)) {
-    case KEY_OF(FIBMAP):
-    case KEY_OF(FS_IOC_FIEMAP):
     case KEY_OF(FS_IOC_SETFLAGS):
-    case KEY_OF(FS_IOC_FSGETXATTR): /* tells the number of extents */
     case KEY_OF(FS_IOC_FSSETXATTR):
     case FS_ENABLE_VERITY:
+        return TOUCH_END;
+    case KEY_OF(FIBMAP):
+    case KEY_OF(FS_IOC_FIEMAP):
+    case KEY_OF(FS_IOC_FSGETXATTR): /* tells the number of extents */
     case EXT4_MIGRATE:
     case EXT4_ALLOC_DA_BLKS:
     case XFS_ALLOCSP:
@@ -117,7 +119,9 @@ static enum touch touch_of(unsigned long request)
 
 static void touch_settle(int fd, enum touch touch)
 {
-    if (touch == TOUCH_FILE)
+    if (touch == TOUCH_END)
+        call_end_fd(fd, WHY_ioctl);
+    else if (touch == TOUCH_FILE)
         settle_fd(fd, WHY_ioctl);
     else if (touch == TOUCH_ALL)
         settle_all(WHY_ioctl);
@@ -127,7 +131,9 @@ static void touch_settle(int fd, enum touch touch)
  */
 static void touch_begins(int fd, enum touch touch, struct write_mark *mark)
 {
-    if (touch == TOUCH_FILE)
+    if (touch == TOUCH_END)
+        call_end_fd(fd, WHY_ioctl);
+    else if (touch == TOUCH_FILE)
         execute_change_begins(fd, WHY_ioctl, mark);
     else if (touch == TOUCH_ALL)
         settle_end_all(WHY_ioctl);

@@ -15,6 +15,8 @@
 static bool ours(void)
 {
     call_enter();
+    if (rl_load_32(&proc.sandboxed) != 0)
+        return false;
     return (uint32_t)rl_raw(SYS_getpid) == proc.pid;
 }
 

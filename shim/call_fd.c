@@ -16,7 +16,7 @@
 #define CLOSES(name)                                                                               \
     int name(int fd)                                                                               \
     {                                                                                              \
-        SETTLE_FD(fd, WHY_close);                                                                  \
+        WHEN_BUSY(settle_end_fd(fd, WHY_close));                                                   \
         file_forget(fd);                                                                           \
         return real.name(fd);                                                                      \
     }
@@ -30,7 +30,7 @@ int close_range(unsigned first, unsigned last, int flags)
     if ((flags & CLOSE_RANGE_UNSHARE) != 0)
         settle_foreign(WHY_close);
     if ((flags & CLOSE_RANGE_CLOEXEC) == 0 && first <= last) {
-        SETTLE_ALL(WHY_close);
+        WHEN_BUSY(settle_end_all(WHY_close));
         file_forget_range(first, last);
     }
     return real.close_range(first, last, flags);
@@ -38,7 +38,7 @@ int close_range(unsigned first, unsigned last, int flags)
 
 void closefrom(int first)
 {
-    SETTLE_ALL(WHY_close);
+    WHEN_BUSY(settle_end_all(WHY_close));
     file_forget_range(first > 0 ? (unsigned)first : 0, ~0u);
     real.closefrom(first);
 }
@@ -57,7 +57,7 @@ int dup(int fd)
         call_enter();                                                                              \
         if (fd == to) /* closes nothing */                                                         \
             return real.name args;                                                                 \
-        SETTLE_FD(to, WHY_dup);                                                                    \
+        WHEN_BUSY(settle_end_fd(to, WHY_dup));                                                     \
         file_forget(to);                                                                           \
         return call_duplicated(fd, real.name args);                                                \
     }
@@ -69,7 +69,7 @@ DUPS(dup3, (int fd, int to, int flags), (fd, to, flags))
 int login_tty(int fd)
 {
     call_enter();
-    SETTLE_ALL(WHY_dup);
+    WHEN_BUSY(settle_end_all(WHY_dup));
     file_forget_range(0, CALL_STDIO_LAST);
     file_forget(fd);
     return real.login_tty(fd);
@@ -86,8 +86,10 @@ static void fcntl_settles(int fd, int command)
     case F_OFD_SETLKW:
         SETTLE_FD(fd, WHY_unlock);
         break;
+    case F_ADD_SEALS: /* the next punch may be refused: it has to go through the kernel again */
+        WHEN_BUSY(settle_end_fd(fd, WHY_lease));
+        break;
     case F_SETLEASE:
-    case F_ADD_SEALS:
     case F_SETFL: /* O_APPEND and O_DIRECT may change */
         SETTLE_FD(fd, WHY_lease);
         break;

@@ -59,9 +59,7 @@ int prctl(int option, ...)
     va_end(args);
 
     call_enter();
-    if (option == PR_SET_SECCOMP) {
-        settle_foreign(WHY_privilege);
-        settle_stop(WHY_privilege);
-    }
+    if (option == PR_SET_SECCOMP)
+        settle_sandbox();
     return real.prctl(option, a, b, c, d);
 }

@@ -294,12 +294,10 @@ static raw_fn *target_of(const long *arg)
     case SYS_prctl:
         if (arg[1] != PR_SET_SECCOMP)
             break;
-        settle_foreign(WHY_privilege);
-        settle_stop(WHY_privilege);
+        settle_sandbox();
         break;
     case SYS_seccomp:
-        settle_foreign(WHY_privilege);
-        settle_stop(WHY_privilege);
+        settle_sandbox();
         break;
     default:
         break;

@@ -47,7 +47,7 @@ FOPENS(_IO_fopen)
                                                                                                    \
         call_seen(STAT_calls_open);                                                                \
         CALL_CUTS(mode[0] == 'w' && path != NULL, AT_FDCWD, path);                                 \
-        SETTLE_FD(old, WHY_close);                                                                 \
+        WHEN_BUSY(settle_end_fd(old, WHY_close));                                                  \
         file_forget(old);                                                                          \
         return stream_opened(real.name(path, mode, stream));                                       \
     }
@@ -83,7 +83,7 @@ FDOPENS(_IO_fdopen)
     {                                                                                              \
         int fd = stream_fd(stream);                                                                \
                                                                                                    \
-        SETTLE_FD(fd, WHY_close);                                                                  \
+        WHEN_BUSY(settle_end_fd(fd, WHY_close));                                                   \
         file_forget(fd);                                                                           \
         return real.name(stream);                                                                  \
     }
@@ -93,7 +93,7 @@ FCLOSES(_IO_fclose)
 /* In spite of its name it writes everything out and leaves the descriptors open. */
 int fcloseall(void)
 {
-    SETTLE_ALL(WHY_close);
+    WHEN_BUSY(settle_end_all(WHY_close));
     return real.fcloseall();
 }
 

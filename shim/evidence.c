@@ -103,7 +103,7 @@ static bool own_descriptor(int dir, const char *name, void *arg)
 
 /* Reads a maps file. A mapping is known by its inode number alone: for btrfs the device shown there
  * is not the one stat shows. */
-static bool maps_mention(int fd, uint64_t ino, bool *foreign)
+static bool maps_mention(int fd, uint64_t ino, bool *foreign, bool *any)
 {
     size_t have = 0;
     long n;
@@ -113,6 +113,7 @@ static bool maps_mention(int fd, uint64_t ino, bool *foreign)
         char *end;
 
         have += (size_t)n;
+        *any = true;
         text_buf[have] = '\0';
         while ((end = strchr(line, '\n')) != NULL) {
             char *p = line;
@@ -142,6 +143,7 @@ static bool maps_mention(int fd, uint64_t ino, bool *foreign)
 static enum stat_id look_at_ourselves(struct own_search *own)
 {
     bool foreign = false;
+    bool any = false;
     bool mapped;
     int dir =
         (int)rl_raw(SYS_openat, AT_FDCWD, "/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -158,7 +160,7 @@ static enum stat_id look_at_ourselves(struct own_search *own)
     maps = (int)rl_raw(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC);
     if (maps < 0)
         return STAT_punch_no_sole;
-    mapped = maps_mention(maps, own->s.ino, &foreign);
+    mapped = maps_mention(maps, own->s.ino, &foreign, &any);
     rl_raw(SYS_close, maps);
     if (foreign) {
         rl_store_32(&proc.foreign, 1);
@@ -187,6 +189,26 @@ static bool their_descriptor(int dir, const char *name, void *arg)
     return !s->found && !s->blind; /* what hides one descriptor hides all of the process */
 }
 
+static bool count_one(int dir, const char *name, void *arg)
+{
+    (void)dir;
+    (void)name;
+    return ++*(unsigned *)arg < 2;
+}
+
+/* More than one thread. */
+static bool has_threads(int process_dir)
+{
+    int dir = (int)rl_raw(SYS_openat, process_dir, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    unsigned n = 0;
+
+    if (dir < 0)
+        return false;
+    each_number(dir, entry_buf, sizeof entry_buf, count_one, &n);
+    rl_raw(SYS_close, dir);
+    return n > 1;
+}
+
 static void look_at_process(int proc_dir, const char *name, struct search *s)
 {
     long dir, fds, maps;
@@ -205,7 +227,11 @@ static void look_at_process(int proc_dir, const char *name, struct search *s)
     }
     maps = s->found ? -ENOENT : rl_raw(SYS_openat, dir, "maps", O_RDONLY | O_CLOEXEC);
     if (maps >= 0) {
-        s->found = maps_mention((int)maps, s->ino, NULL);
+        bool any = false;
+
+        s->found = maps_mention((int)maps, s->ino, NULL, &any);
+        if (!any && has_threads((int)dir))
+            s->found = true; /* its first thread has ended: the others show nothing here */
         rl_raw(SYS_close, maps);
     } else if (!s->found) {
         note_failure(s, maps);
@@ -299,8 +325,11 @@ enum stat_id evidence_gather(const struct rl_inode *inode, const struct file_sta
     refusal = look_at_ourselves(&ours);
     if (refusal != EVIDENCE_OK)
         goto no;
+    if (rl_load_32(&proc.passed) != 0)
+        ours.born_nameless = false;
     if (fs->share == CFG_SHARE_PRIVATE)
-        refusal = forks != 0 ? census(*own, &ours.s, false) : EVIDENCE_OK;
+        refusal = forks != 0 || rl_load_32(&proc.passed) != 0 ? census(*own, &ours.s, false)
+                                                              : EVIDENCE_OK;
     else
         refusal = ours.born_nameless ? EVIDENCE_OK : census(*own, &ours.s, true);
     if (refusal == EVIDENCE_OK && rl_load_32(&proc.forks) != forks)

@@ -127,14 +127,16 @@ ssize_t execute_read_late(const struct io *io, ssize_t n)
 
     if (n <= 0)
         return n;
-    /* Not only if deferral is on for the file now: it may have been on, and ended, within the read. */
+    /* Not only if deferral is on for the file now: it may have been on, and ended, within the read.
+     */
     inode = file_inode(io->fd, false);
     if (inode != NULL || is_regular(io->fd)) {
         if (io->positional)
             n = inode != NULL ? read_around(io, inode, io->off, false)
                               : io->issue(io, io->iov, io->count, io->off);
-        else
+        else if (file_claim_position(io->fd))
             read_again(io, inode, n);
+        /* else nobody can say which bytes these were: it was a read beside the punch */
     }
     if (n >= 0)
         errno = saved;
@@ -145,7 +147,6 @@ ssize_t execute_read(const struct io *io)
 {
     uint64_t word = state_word();
     struct rl_inode *inode = file_active(io->fd);
-    uint64_t stamp;
     ssize_t n;
     off_t at;
 
@@ -157,16 +158,8 @@ ssize_t execute_read(const struct io *io)
         return read_around(io, inode, io->off, false);
     if (file_claim_position(io->fd) && (at = position(io->fd)) >= 0) {
         n = read_around(io, inode, at, true);
-        if (n > 0 && position(io->fd) != at + n) {
-            /* Another thread, already inside its call when the file was turned on, moved it. */
-            read_again(io, inode, n);
-        }
         return n;
     }
     settle_inode(inode, WHY_position);
-    stamp = rl_table_stamp(&inode->table, 0, RL_FOREVER);
-    n = io->issue(io, io->iov, io->count, io->off);
-    if (n > 0 && rl_table_stamp(&inode->table, 0, RL_FOREVER) != stamp)
-        read_again(io, inode, n);
-    return n;
+    return io->issue(io, io->iov, io->count, io->off);
 }

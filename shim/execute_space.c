@@ -9,8 +9,12 @@
 #include "worker.h"
 
 #define REFUSE_NS       100000000u /* first time until evidence is asked for again; doubles */
+#define ARM_AFTER_NS    20000000u
 #define REFUSE_STEPS    5
 #define WORKER_RETRY_NS 10000000u
+
+__thread struct rl_gate *gate_mine;
+__thread const void *gate_mine_at;
 
 void execute_change_begins(int fd, enum why why, struct write_mark *mark)
 {
@@ -73,6 +77,8 @@ static bool queue_punch(const struct drain_call *call, struct rl_inode *inode, u
 
         if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY || (flags & O_PATH) != 0)
             return false; /* the kernel has the right error for it */
+        if ((flags & (O_SYNC | O_DSYNC)) != 0)
+            return false; /* durable when it returns */
         file_mark(call->fd, FILE_WRITES);
     }
     if ((file_flags(call->fd) & (FILE_OPENED | FILE_PASSED | FILE_STREAM)) != FILE_OPENED)
@@ -128,6 +134,7 @@ static void ask_for_evidence(const struct drain_call *call, struct rl_inode *ino
         rl_store_32(&fs->asked, 0);
         return;
     }
+    file_settings(call->fd, inode); /* the number may belong to another file by now */
     if (fs->share != CFG_SHARE_PRIVATE && st.st_nlink != 0) {
         refuse(fs, STAT_punch_no_name);
         rl_store_32(&fs->asked, 0);
@@ -180,9 +187,12 @@ static int execute_punch(const struct drain_call *call, struct rl_inode *inode)
     r = drain_gated(call, inode);
     if (plan.act == PUNCH_INLINE_AND_ASK && r == 0)
         ask_for_evidence(call, inode);
-    /* The table was on before this call, so every write that is not announced began before it, and
-     * the kernel made this punch wait for those. */
-    if (plan.act == PUNCH_DEFER && r == 0 && rl_load_32(&inode->table.act) == act)
+    /* The table was on before this call, so a write that is not announced began before that, and
+     * the kernel made this punch wait for it; unless its thread was stopped between looking at the
+     * word and entering the kernel, or the file system does not wait: therefore some time as well.
+     */
+    if (plan.act == PUNCH_DEFER && r == 0 && rl_load_32(&inode->table.act) == act &&
+        rl_now_ns() - rl_load_64(&fs->on_ns) > ARM_AFTER_NS)
         rl_store_32(&fs->armed, 1);
     return r;
 }
@@ -194,7 +204,8 @@ int execute_fallocate(const struct drain_call *call)
     int r;
 
     stat_add(STAT_calls_space, 1);
-    if (proc.arena == NULL || (inode = file_inode(call->fd, punch)) == NULL) {
+    if (proc.arena == NULL || proc.sandboxed != 0 ||
+        (inode = file_inode(call->fd, punch)) == NULL) {
         if (punch) {
             stat_add(STAT_punch_calls, 1);
             stat_add(STAT_punch_inline, 1);
@@ -218,7 +229,7 @@ int execute_truncate(const struct drain_call *call)
     int r;
 
     stat_add(STAT_calls_space, 1);
-    if (proc.arena == NULL || rl_load_32(&proc.entries) == 0 ||
+    if (proc.arena == NULL || proc.sandboxed != 0 || rl_load_32(&proc.entries) == 0 ||
         (inode = file_inode(call->fd, false)) == NULL)
         return call->issue(call);
     WRITE_MARK(mark);

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <sys/resource.h>
-#include <sys/single_threaded.h>
+#include <signal.h>
 
 #include "execute_impl.h"
 #include "policy_split.h"
@@ -32,23 +32,6 @@ static bool write_range(const struct io *io, off_t off, size_t bytes, struct rl_
         return false;
     *range = (struct rl_span){(uint64_t)off, (uint64_t)off + bytes};
     return true;
-}
-
-/* The position moved under us between looking and writing (see execute_read): the data may have
- * landed on a queued range. Once that is applied, put the data there again. */
-static void write_again(const struct io *io, struct rl_inode *inode, const struct iovec *iov,
-                        int count, size_t n)
-{
-    off_t at = position(io->fd) - (off_t)n;
-
-    settle_inode(inode, WHY_position);
-    for (int i = 0; i < count && n > 0 && at >= 0; i++) {
-        size_t len = iov[i].iov_len < n ? iov[i].iov_len : n;
-
-        rl_raw(SYS_pwrite64, io->fd, iov[i].iov_base, len, at);
-        at += (off_t)len;
-        n -= len;
-    }
 }
 
 /* The next piece of at most max bytes, from byte `done` on. Returns its length. */
@@ -177,8 +160,6 @@ static ssize_t write_around(const struct io *io, const struct iovec *iov, int co
     if (n <= 0)
         return n;
     settle_range(inode, range.start, range.end, WHY_write);
-    if (!io->positional && range.end != RL_FOREVER && position(io->fd) != (off_t)range.start + n)
-        write_again(io, inode, iov, count, (size_t)n);
     return n;
 }
 
@@ -230,6 +211,23 @@ static ssize_t write_pieces(const struct io *io, struct rl_inode *inode, size_t 
     return (ssize_t)done;
 }
 
+/* One write() cannot be interrupted by a handler that writes through the same descriptor; several
+ * in a row must not be either. */
+static void signals_back(uint64_t *mask)
+{
+    rl_raw(SYS_rt_sigprocmask, SIG_SETMASK, mask, NULL, sizeof *mask);
+}
+
+static ssize_t write_pieces_at_position(const struct io *io, struct rl_inode *inode, size_t bytes,
+                                        size_t piece)
+{
+    uint64_t all = ~(uint64_t)0;
+    uint64_t mask __attribute__((cleanup(signals_back))) = 0;
+
+    rl_raw(SYS_rt_sigprocmask, SIG_SETMASK, &all, &mask, sizeof mask);
+    return write_pieces(io, inode, bytes, piece);
+}
+
 ssize_t execute_write(const struct io *io)
 {
     size_t bytes = iov_bytes(io->iov, io->count);
@@ -254,15 +252,22 @@ ssize_t execute_write(const struct io *io)
         .rwf_flags = io->flags,
         .size_limited = size_limited(),
         /* write() keeps the file position locked for the whole call; pieces cannot. */
-        .may_interleave = io->positional || __libc_single_threaded,
+        .may_interleave = io->positional || file_claim_position(io->fd),
         .gate = fs->gate,
         .split_bytes = fs->split_bytes,
         .kind = (enum file_kind)(fs->kind - 1),
     });
     if (!plan.gate)
         return write_around(io, io->iov, io->count, io->off, NULL);
+    /* Announced even while nothing is on: a file may be turned on within a long write. */
+    WRITE_MARK(mark);
+    write_mark_set(&mark, fs,
+                   io->positional && io->off >= 0 && bytes <= RL_FOREVER - (uint64_t)io->off
+                       ? &(struct rl_span){(uint64_t)io->off, (uint64_t)io->off + bytes}
+                       : NULL);
     if (plan.piece_bytes != 0)
-        return write_pieces(io, inode, bytes, plan.piece_bytes);
+        return io->positional ? write_pieces(io, inode, bytes, plan.piece_bytes)
+                              : write_pieces_at_position(io, inode, bytes, plan.piece_bytes);
 
     return write_around(io, io->iov, io->count, io->off, inode);
 }

@@ -12,6 +12,7 @@
 #include <linux/magic.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/single_threaded.h>
 #include <sys/vfs.h>
 
 #include "file.h"
@@ -146,7 +147,8 @@ bool file_claim_position(int fd)
     uint64_t me = (uint64_t)&thread_mark;
     uint64_t seen = 0;
 
-    if (e == NULL || (file_flags(fd) & FILE_SHARED) != 0 || file_forked_since(fd))
+    if (e == NULL || !__libc_single_threaded || file_forked_since(fd) ||
+        (file_flags(fd) & (FILE_OPENED | FILE_SHARED | FILE_PASSED)) != FILE_OPENED)
         return false;
     if (rl_cas_64(&e->mover, &seen, me) || seen == me)
         return true;
@@ -233,6 +235,12 @@ static void settings_of(int fd, struct file_state *fs)
     fs->share = (uint8_t)s->share;
     fs->punch = (uint8_t)s->punch;
     fs->stat_mode = (uint8_t)s->stat_mode;
+}
+
+void file_settings(int fd, const struct rl_inode *inode)
+{
+    if (state_config() != NULL && cfg_has_paths(state_config()))
+        settings_of(fd, file_state(inode));
 }
 
 /* Fills the state of a new entry. Two threads may do it at once: they write the same. */

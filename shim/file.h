@@ -49,6 +49,7 @@ struct file_state {
     /* The table is on, and a punch went through the kernel since: writes that began before it was
      * on have been waited for. */
     uint32_t armed;
+    uint64_t on_ns; /* CLOCK_MONOTONIC when it was last turned on */
 };
 
 struct file_state *file_state(const struct rl_inode *inode);
@@ -63,6 +64,9 @@ struct rl_inode *file_active(int fd);
 /* By identity, for calls that know a path; no entry is made. */
 struct rl_inode *file_by_identity(uint64_t dev, uint64_t ino);
 
+/* Takes the settings anew, by the name that fd's file has now. */
+void file_settings(int fd, const struct rl_inode *inode);
+
 /* Asks the kernel: is fd still this inode? */
 bool file_verify(int fd, const struct rl_inode *inode);
 
@@ -73,8 +77,8 @@ void file_duplicated(int from, int to); /* to was just made from from */
 uint32_t file_flags(int fd);
 void file_mark(int fd, uint32_t flags);
 
-/* Claims the file position of fd for this thread: true as long as only this thread has moved it
- * since the descriptor was made, so that "position, then call" is one step. */
+/* True if nobody else can move the file position of fd, so that "position, then call" is one step:
+ * the process has one thread, opened fd itself, and has not forked or copied it since. */
 bool file_claim_position(int fd);
 
 /* Was there a fork since fd was opened, so that a child may have it? */

@@ -6,6 +6,12 @@
 #include "file.h"
 #include "stats.h"
 
+/* The innermost gate this thread is inside, and the stack address where it went in. A handler that
+ * punches the very file whose write it interrupted would wait for itself. A hold whose address lies
+ * below the caller's was jumped out of, and is forgotten. */
+extern __thread struct rl_gate *gate_mine __attribute__((visibility("hidden")));
+extern __thread const void *gate_mine_at __attribute__((visibility("hidden")));
+
 struct gate_hold {
     struct rl_gate *gate; /* NULL: not inside */
     rl_ticket ticket;
@@ -16,10 +22,14 @@ static inline void gate_enter(struct gate_hold *hold, struct rl_inode *inode, bo
 {
     uint64_t waited_ns;
 
+    if (gate_mine == &inode->gate && (const void *)hold < gate_mine_at)
+        return; /* ours already */
     hold->exclusive = exclusive;
     hold->ticket = exclusive ? rl_gate_enter_exclusive(&inode->gate, &waited_ns)
                              : rl_gate_enter_shared(&inode->gate, &waited_ns);
     hold->gate = &inode->gate;
+    gate_mine = &inode->gate;
+    gate_mine_at = hold;
     stat_add(STAT_gate_entered, 1);
     if (waited_ns != 0) {
         stat_add(STAT_gate_waited, 1);
@@ -37,6 +47,7 @@ static inline void gate_leave(struct gate_hold *hold)
     else
         rl_gate_leave_shared(hold->gate, hold->ticket);
     hold->gate = NULL;
+    gate_mine = NULL;
 }
 
 #define GATE_HOLD(name) struct gate_hold name __attribute__((cleanup(gate_leave))) = {.gate = NULL}

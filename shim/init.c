@@ -293,6 +293,8 @@ void process_ends(void)
     int saved = errno;
 
     rl_store_32(&proc.ending, 1);
+    if (rl_load_32(&proc.sandboxed) != 0) /* a report is not worth the program's life */
+        return;
     settle_end_all(WHY_exit);
     family_leave_all();
     if (rl_swap_32(&ended, 1) == 0) {

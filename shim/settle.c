@@ -3,8 +3,9 @@
 #include "settle.h"
 #include "worker.h"
 
-#define QUIET_NS 200000000u
-#define WAIT_NS  100000000u /* then look again and knock again: a lost wake-up costs this, once */
+#define RELEASE_WAIT_NS 10000000u
+#define QUIET_NS        200000000u
+#define WAIT_NS         100000000u /* then look again and knock again: a lost wake-up costs this, once */
 
 static bool is_on(const struct rl_inode *inode)
 {
@@ -95,21 +96,42 @@ void settle_all(enum why why)
         settle_inode(worker_inode(i), why);
 }
 
+/* The worker's reference to the file goes a moment after its table is off. Whoever ends deferral
+ * may need it gone: it holds flock locks, keeps an unlinked file's space and a file system busy. */
+static void wait_until_released(struct rl_inode *inode)
+{
+    uint32_t entry = rl_inode_index(&proc.arena->inodes, inode) + 1;
+
+    for (int i = 0; i < WORKER_FILES; i++)
+        while (rl_load_32(&worker_files[i]) == entry) {
+            uint32_t seq = rl_load_32(&inode->table.done_seq);
+
+            if (rl_load_32(&worker_files[i]) != entry || is_on(inode))
+                break;
+            rl_futex_wait(&inode->table.done_seq, seq, RELEASE_WAIT_NS);
+        }
+}
+
 void settle_end_inode(struct rl_inode *inode, enum why why)
 {
     uint32_t act;
 
-    if (inode == NULL || !is_on(inode))
+    if (inode == NULL)
         return;
+    if (!is_on(inode)) {
+        wait_until_released(inode);
+        return;
+    }
     act = rl_load_32(&inode->table.act);
     if (rl_table_close(&inode->table, act))
         stat_add(STAT_evidence_ended, 1);
     wait_until(inode, why, table_is_off, act >> 2, 0);
+    wait_until_released(inode);
 }
 
 void settle_end_fd(int fd, enum why why)
 {
-    settle_end_inode(file_active(fd), why);
+    settle_end_inode(file_inode(fd, false), why); /* also one that was turned off this moment */
 }
 
 void settle_end_all(enum why why)
@@ -153,4 +175,11 @@ void settle_stop(enum why why)
      * new worker. */
     rl_store_64(&proc.quiet_ns, rl_now_ns() + QUIET_NS);
     rl_add_32(&proc.forking, (uint32_t)-1);
+}
+
+void settle_sandbox(void)
+{
+    settle_foreign(WHY_privilege);
+    settle_stop(WHY_privilege);
+    rl_store_32(&proc.sandboxed, 1);
 }

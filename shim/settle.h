@@ -31,6 +31,10 @@ void settle_foreign(enum why why); /* for the whole process */
 /* As settle_end_all, and the worker thread is gone when it returns. */
 void settle_stop(enum why why);
 
+/* Before a seccomp filter: as settle_stop, and from now on the shim makes no call of its own, since
+ * the filter may kill for any. */
+void settle_sandbox(void);
+
 /* For wrappers: nothing but a load when idle. */
 #define SETTLE_FD(fd, why)                                                                         \
     do {                                                                                           \

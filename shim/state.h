@@ -41,13 +41,15 @@ struct process {
     struct arena *arena;      /* NULL: mode off, observe, or no memory */
     size_t arena_bytes;
     uint32_t pid;
-    uint32_t entries;  /* inode entries ever made: 0 means no gate is in use */
-    uint32_t forks;    /* goes up with every fork, on both sides */
-    uint32_t doubts;   /* goes up with everything that could spoil evidence being gathered */
-    uint32_t forking;  /* forks under way: nothing is turned on */
-    uint64_t quiet_ns; /* CLOCK_MONOTONIC until which nothing is turned on (vfork, init.h) */
-    uint32_t foreign;  /* own rings, aio contexts or raw calls were seen: nothing is turned on */
-    uint32_t ending;   /* exit, exec or a sandbox has begun: nothing is turned on */
+    uint32_t entries;   /* inode entries ever made: 0 means no gate is in use */
+    uint32_t forks;     /* goes up with every fork, on both sides */
+    uint32_t doubts;    /* goes up with everything that could spoil evidence being gathered */
+    uint32_t forking;   /* forks under way: nothing is turned on */
+    uint64_t quiet_ns;  /* CLOCK_MONOTONIC until which nothing is turned on (vfork, init.h) */
+    uint32_t sandboxed; /* a seccomp filter was installed: make no call of our own */
+    uint32_t passed;    /* a descriptor went to another process, or came from one */
+    uint32_t foreign;   /* own rings, aio contexts or raw calls were seen: nothing is turned on */
+    uint32_t ending;    /* exit, exec or a sandbox has begun: nothing is turned on */
     char program[64];
 };
 
@@ -91,7 +93,7 @@ static inline void state_file_off(void)
 /* Mode on, not switched off, memory there: mitigations may act. */
 static inline bool state_works(void)
 {
-    return proc.arena != NULL && rl_load_32(&rl_control) == 0;
+    return proc.arena != NULL && rl_load_32(&rl_control) == 0 && rl_load_32(&proc.sandboxed) == 0;
 }
 
 /*

@@ -17,12 +17,13 @@
 #include "ring.h"
 #include "worker_impl.h"
 
-#define GATE_LIMIT_NS  50000000u /* longest wait for pieces; an urgent punch waits */
-#define URGENT_GATE_NS 5000000u  /* this long: its caller may be a handler inside such a piece */
-#define GATE_POLL_NS   1000000u
-#define RETRY_NS       100000000u /* after a punch that could not be applied */
-#define TRIES_MAX      10
-#define SLEEP_MAX_NS   50000000u /* orders from outside (rlshim off, the family) wake nobody */
+#define GATE_LIMIT_NS   50000000u /* longest wait for pieces; an urgent punch waits */
+#define URGENT_GATE_NS  5000000u  /* this long: its caller may be a handler inside such a piece */
+#define GATE_POLL_NS    1000000u
+#define RETRY_NS        100000000u /* after a punch that could not be applied */
+#define URGENT_RETRY_NS 10000000u  /* the same while somebody waits for it */
+#define TRIES_MAX       10
+#define SLEEP_MAX_NS    50000000u /* orders from outside (rlshim off, the family) wake nobody */
 
 /* A file with deferral on. Worker only. */
 struct job {
@@ -33,6 +34,7 @@ struct job {
     bool in_pass;
     bool out; /* span is being applied or waits for the gate */
     bool urgent;
+    bool told;      /* a lost punch was logged */
     bool hurried;   /* the pass: somebody waits for it */
     bool postponed; /* something of this pass could not be applied: the pass is not over */
     bool requested; /* at the gate */
@@ -91,6 +93,7 @@ static void turn_on(int slot, struct rl_inode *inode, struct file_state *fs, uin
                               .gate_moved_ns = rl_now_ns()};
     rl_store_32(&worker_files[slot], rl_inode_index(&proc.arena->inodes, inode) + 1);
     rl_store_32(&fs->armed, 0);
+    rl_store_64(&fs->on_ns, rl_now_ns());
     state_file_on(); /* the word first: whoever reads it idle from now on started before */
     rl_drain_open(&inode->table, &proc.arena->pool);
     stat_add(STAT_evidence_granted, 1);
@@ -111,6 +114,8 @@ static void turn_off(int slot)
     family_leave(job->dev, job->ino);
     rl_store_32(&worker_files[slot], 0);
     state_file_off();
+    rl_add_32(&job->inode->table.done_seq, 1);
+    rl_futex_wake(&job->inode->table.done_seq, INT32_MAX);
     job->inode = NULL;
 }
 
@@ -181,17 +186,19 @@ static void punch_failed(struct job *job, long error)
         stat_add(STAT_punch_zeroed, 1);
         rl_drain_applied(&job->inode->table, &proc.arena->pool, &job->span);
         job->tries = 0;
-    } else if (++job->tries >= TRIES_MAX || job->urgent) {
+    } else if (++job->tries >= TRIES_MAX) {
         stat_add(STAT_punch_dropped, 1);
-        log_line(CFG_LOG_ERROR, LOG_S("a hole punch answered earlier could not be applied ("),
-                 LOG_ERRNO(-error), LOG_S("): inode "), LOG_ID(job->ino), LOG_S(", bytes "),
-                 LOG_ID(job->span.start), LOG_S(" to "), LOG_ID(job->span.end),
-                 LOG_S(" may hold old data; set punch = sync for this file"));
+        if (!job->told) /* once a file */
+            log_line(CFG_LOG_ERROR, LOG_S("a hole punch answered earlier could not be applied ("),
+                     LOG_ERRNO(-error), LOG_S("): inode "), LOG_ID(job->ino), LOG_S(", bytes "),
+                     LOG_ID(job->span.start), LOG_S(" to "), LOG_ID(job->span.end),
+                     LOG_S(" may hold old data; set punch = sync for this file"));
+        job->told = true;
         rl_drain_applied(&job->inode->table, &proc.arena->pool, &job->span);
     } else {
         stat_add(STAT_punch_postponed, 1);
         rl_drain_postponed(&job->inode->table, &proc.arena->pool, &job->span);
-        job->retry_ns = rl_now_ns() + RETRY_NS;
+        job->retry_ns = rl_now_ns() + (job->urgent ? URGENT_RETRY_NS : RETRY_NS);
         job->postponed = true;
     }
     rl_store_32(&job->fs->never, STAT_punch_no_fs); /* this file does not take late punches */
@@ -289,7 +296,7 @@ static void fetch(struct job *job, uint64_t now_ns)
     uint64_t most = job->fs->punch_call_max_bytes;
     uint64_t due_ns;
 
-    if (job->retry_ns > now_ns && !has_wants(t))
+    if (job->retry_ns > now_ns)
         return;
     job->urgent = rl_drain_next_wanted(t, pool, most, &job->span);
     job->out = job->urgent;
@@ -435,7 +442,7 @@ static bool has_urgent_work(uint64_t now_ns)
 
         if (jobs[i].inode == NULL)
             continue;
-        if (has_wants(&jobs[i].inode->table))
+        if (has_wants(&jobs[i].inode->table) && jobs[i].retry_ns <= now_ns)
             return true;
         due_ns = jobs[i].retry_ns > now_ns ? jobs[i].retry_ns : pass_due_ns(&jobs[i]);
         if (due_ns != 0 && due_ns <= now_ns)

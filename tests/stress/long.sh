@@ -26,5 +26,6 @@ for fs in ext4 xfs btrfs tmpfs; do
         "$out" | tee -a "$log"
     rm -f "$out"
 done
+"$src/tests/model/self_test.sh" || status=1
 TORTURE_SEED=$seed "$src/tests/stress/torture.sh" "$seconds" || status=1
 exit "$status"
