@@ -62,6 +62,9 @@ leg() {
         run+=("LD_PRELOAD=$shim" "RLSHIM_REPORT=$report")
     fi
     run+=("$model" --dir "$dir" --seconds "$secs" --seed "$seed" --jobs "$jobs" --save "$save")
+    # The plain kernel (6.18) shows zeros to a direct read beside a direct write that extends the file,
+    # on XFS: found without the shim by replaying a plan. Told apart from a fault of ours by nothing.
+    [[ $name != xfs-* ]] || run+=(--buffered)
     timeout -k 10 $((secs + 120)) "${run[@]}" ${more_args[@]+"${more_args[@]}"}
     ret=$?
     if [ $ret -eq 124 ] || [ $ret -eq 137 ]; then
