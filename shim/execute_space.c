@@ -8,9 +8,7 @@
 #include "policy_split.h"
 #include "worker.h"
 
-#define REFUSE_NS       100000000u /* first time until evidence is asked for again; doubles */
 #define ARM_AFTER_NS    20000000u
-#define REFUSE_STEPS    5
 #define WORKER_RETRY_NS 10000000u
 
 __thread struct rl_gate *gate_mine;
@@ -111,15 +109,6 @@ static bool queue_punch(const struct drain_call *call, struct rl_inode *inode, u
     return true;
 }
 
-static void refuse(struct file_state *fs, enum stat_id reason)
-{
-    uint32_t step = fs->refusals < REFUSE_STEPS ? fs->refusals : REFUSE_STEPS;
-
-    fs->refusals = fs->refusals + 1;
-    rl_store_64(&fs->refused_ns, rl_now_ns() + ((uint64_t)REFUSE_NS << step));
-    rl_store_32(&fs->refusal, reason);
-}
-
 static void ask_for_evidence(const struct drain_call *call, struct rl_inode *inode)
 {
     struct file_state *fs = file_state(inode);
@@ -136,7 +125,7 @@ static void ask_for_evidence(const struct drain_call *call, struct rl_inode *ino
     }
     file_settings(call->fd, inode); /* the number may belong to another file by now */
     if (fs->share != CFG_SHARE_PRIVATE && st.st_nlink != 0) {
-        refuse(fs, STAT_punch_no_name);
+        file_refuse(fs, STAT_punch_no_name);
         rl_store_32(&fs->asked, 0);
         return;
     }
@@ -164,7 +153,6 @@ static int execute_punch(const struct drain_call *call, struct rl_inode *inode)
     plan = policy_punch(&(struct punch_facts){
         .works = state_works(),
         .defer = fs->punch == CFG_PUNCH_DEFER,
-        .private_ = fs->share == CFG_SHARE_PRIVATE,
         .known_fs = fs->kind > FILE_KIND_NONE + 1,
         .whole = call->off >= 0 && call->len > 0 && call->off <= (off_t)RL_FOREVER - call->len,
         .long_ = (uint64_t)call->len / PUNCH_CALLS_MAX > fs->punch_call_max_bytes,

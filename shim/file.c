@@ -17,18 +17,20 @@
 
 #include "file.h"
 
-#define XFS_MAGIC  0x58465342
-#define LEAF_BITS  10
-#define LEAF_SIZE  (1u << LEAF_BITS)
-#define ROOT_SIZE  1024u /* descriptors above a million are never deferred */
-#define AT_MASK    0x3ffu
-#define AT_ABSENT  1000u
-#define AT_OTHER   1001u
-#define GEN_SHIFT  10
-#define GEN_MASK   ((uint64_t)0x3fffffff)
-#define DGEN_SHIFT 40
-#define DGEN_MASK  ((uint64_t)0xfff)
-#define FLAG_SHIFT 52
+#define REFUSE_NS    100000000u
+#define REFUSE_STEPS 5
+#define XFS_MAGIC    0x58465342
+#define LEAF_BITS    10
+#define LEAF_SIZE    (1u << LEAF_BITS)
+#define ROOT_SIZE    1024u /* descriptors above a million are never deferred */
+#define AT_MASK      0x3ffu
+#define AT_ABSENT    1000u
+#define AT_OTHER     1001u
+#define GEN_SHIFT    10
+#define GEN_MASK     ((uint64_t)0x3fffffff)
+#define DGEN_SHIFT   40
+#define DGEN_MASK    ((uint64_t)0xfff)
+#define FLAG_SHIFT   52
 
 struct entry {
     uint64_t word;
@@ -235,6 +237,15 @@ static void settings_of(int fd, struct file_state *fs)
     fs->share = (uint8_t)s->share;
     fs->punch = (uint8_t)s->punch;
     fs->stat_mode = (uint8_t)s->stat_mode;
+}
+
+void file_refuse(struct file_state *fs, uint32_t reason)
+{
+    uint32_t step = fs->refusals < REFUSE_STEPS ? fs->refusals : REFUSE_STEPS;
+
+    fs->refusals++;
+    rl_store_64(&fs->refused_ns, rl_now_ns() + ((uint64_t)REFUSE_NS << step));
+    rl_store_32(&fs->refusal, reason);
 }
 
 void file_settings(int fd, const struct rl_inode *inode)

@@ -64,6 +64,10 @@ struct rl_inode *file_active(int fd);
 /* By identity, for calls that know a path; no entry is made. */
 struct rl_inode *file_by_identity(uint64_t dev, uint64_t ino);
 
+/* Deferral is refused for this counter's reason; evidence is asked for again after 0.1 s, then
+ * after twice as long each time, up to 3.2 s. */
+void file_refuse(struct file_state *fs, uint32_t reason);
+
 /* Takes the settings anew, by the name that fd's file has now. */
 void file_settings(int fd, const struct rl_inode *inode);
 

@@ -20,9 +20,8 @@
 #define PUNCH_CALLS_MAX 128u
 
 struct punch_facts {
-    bool works;    /* mode on and not switched off */
-    bool defer;    /* punch = defer */
-    bool private_; /* share = private */
+    bool works; /* mode on and not switched off */
+    bool defer; /* punch = defer */
     bool known_fs;
     bool whole;         /* arguments make sense: off >= 0, len > 0, no overflow */
     bool long_;         /* more than PUNCH_CALLS_MAX times punch_call_max */

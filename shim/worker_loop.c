@@ -71,16 +71,6 @@ static bool nothing_may_be_on(void)
            rl_now_ns() < rl_load_64(&proc.quiet_ns);
 }
 
-static void refuse(struct file_state *fs, enum stat_id reason)
-{
-    uint32_t step = fs->refusals < 5 ? fs->refusals : 5;
-
-    fs->refusals++;
-    rl_store_64(&fs->refused_ns, rl_now_ns() + (RETRY_NS << step));
-    rl_store_32(&fs->refusal, reason);
-    stat_add(STAT_evidence_refused, 1);
-}
-
 static void turn_on(int slot, struct rl_inode *inode, struct file_state *fs, uint32_t gen,
                     uint32_t doubts, int fd)
 {
@@ -147,7 +137,8 @@ static void answer(uint64_t ask)
         rl_store_32(&fs->refusal, 0);
         turn_on(slot, inode, fs, gen, doubts, own);
     } else {
-        refuse(fs, refusal);
+        file_refuse(fs, refusal);
+        stat_add(STAT_evidence_refused, 1);
     }
     rl_store_32(&fs->asked, 0);
 }
