@@ -4,7 +4,7 @@
 # Random histories against the model, on every file system that can be had here.
 # timeout: 600
 #
-#   tests/model/run.sh [SECONDS]      altogether, 20 unless told
+#   tests/model/run.sh [SECONDS]      altogether, 40 unless told
 #
 # With root each of MODEL_FS gets a disk on RAM from tests/lab; without, the histories run in TMPDIR.
 # Each gets two legs: the defaults, and share = private with limits so small that they are met all
@@ -22,7 +22,7 @@ set -u
 here=$(cd "$(dirname "$0")" && pwd)
 top=$(cd "$here/../.." && pwd)
 lab=$top/tests/lab/lab.sh
-seconds=${1:-20}
+seconds=${1:-40}
 jobs=${MODEL_JOBS:-3}
 seed=${MODEL_SEED:-$(date +%s)}
 shim=${SHIM:-${SHIM_SO:-${BUILD:-$top/build}/librlshim.so}}
