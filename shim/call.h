@@ -18,12 +18,14 @@
 #define SHIM_CALL_H
 
 #include <errno.h>
+#include <linux/openat2.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "execute.h"
 #include "family.h"
 #include "init.h"
+#include "readable.h"
 #include "real.h"
 
 #define CALL(ret, name, params) __attribute__((visibility("default"))) ret name params;
@@ -64,12 +66,6 @@ static inline void call_counted(uint64_t word, enum stat_id id)
         __atomic_fetch_add(&stats->value[id], 1, __ATOMIC_RELAXED);
 }
 
-/* The most that one call moves, whatever was asked for (MAX_RW_COUNT in the kernel). */
-static inline size_t call_capped(size_t n)
-{
-    return n < 0x7ffff000 ? n : 0x7ffff000;
-}
-
 /* Settles what is queued for fd, and turns deferral off for its inode, if the process has any. */
 static inline void call_end_fd(int fd, enum why why)
 {
@@ -102,6 +98,17 @@ static inline int call_opened(int fd)
     return fd;
 }
 
+/* The same where the flags are known (call_open.c). */
+int call_opened_with(int fd, int flags);
+
+/* The flags of an openat2, 0 if they cannot be read. */
+static inline int call_how_flags(const void *how, size_t size)
+{
+    return size >= sizeof(struct open_how) && readable(how, sizeof(struct open_how))
+               ? (int)((const struct open_how *)how)->flags
+               : 0;
+}
+
 /* What every successful dup ends with. Returns to. */
 static inline int call_duplicated(int from, int to)
 {
@@ -117,6 +124,7 @@ static inline int call_duplicated(int from, int to)
 static inline int call_received(int fd)
 {
     if (fd >= 0) {
+        state_direct();
         file_forget(fd);
         call_mark(fd, FILE_PASSED, WHY_pass);
     }
@@ -151,13 +159,6 @@ static inline void *call_any(const void *p)
 {
     __asm__("" : "+r"(p));
     return (void *)(uintptr_t)p;
-}
-
-/* Could the program have meant this address? The kernel answers EFAULT for a bad one; a look at
- * what it points to would be a crash. Catches the addresses that are used to provoke EFAULT. */
-static inline bool call_readable(const void *p)
-{
-    return (uintptr_t)p - 4096 < ((uintptr_t)1 << 56) - 4096;
 }
 
 #endif

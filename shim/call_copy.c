@@ -146,7 +146,7 @@ static void loop_takes(unsigned long request, const void *arg)
     int fd = (int)(intptr_t)arg;
 
     if (request == LOOP_CONFIGURE) {
-        if (!call_readable(arg))
+        if (!readable(arg, sizeof(struct loop_config)))
             return;
         fd = (int)((const struct loop_config *)arg)->fd;
     }

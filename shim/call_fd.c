@@ -77,7 +77,7 @@ int login_tty(int fd)
 
 /* --- fcntl --- */
 
-static void fcntl_settles(int fd, int command)
+static void fcntl_settles(int fd, int command, const void *arg)
 {
     switch (command) {
     case F_SETLK: /* also taking and converting, see call_sync.c */
@@ -91,6 +91,8 @@ static void fcntl_settles(int fd, int command)
         break;
     case F_SETLEASE:
     case F_SETFL: /* O_APPEND and O_DIRECT may change */
+        if (((uintptr_t)arg & O_DIRECT) != 0)
+            state_direct();
         SETTLE_FD(fd, WHY_lease);
         break;
     default:
@@ -111,7 +113,7 @@ static void fcntl_settles(int fd, int command)
         va_end(args);                                                                              \
                                                                                                    \
         call_enter();                                                                              \
-        fcntl_settles(fd, command);                                                                \
+        fcntl_settles(fd, command, arg);                                                           \
         r = real.name(fd, command, arg);                                                           \
         if (command == F_DUPFD || command == F_DUPFD_CLOEXEC)                                      \
             call_duplicated(fd, r);                                                                \
@@ -123,15 +125,19 @@ FCNTLS(__fcntl)
 
 /* --- to and from other processes --- */
 
+/* Up to the first header that the kernel would refuse. */
 static void each_passed(const struct msghdr *msg, void (*act)(int fd))
 {
     struct msghdr *m = (struct msghdr *)(uintptr_t)msg; /* CMSG_NXTHDR wants it so */
+    const unsigned char *end = (const unsigned char *)m->msg_control + m->msg_controllen;
 
     for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c != NULL; c = CMSG_NXTHDR(m, c)) {
         const unsigned char *data = CMSG_DATA(c);
         size_t bytes = c->cmsg_len - CMSG_LEN(0);
 
-        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS || c->cmsg_len < CMSG_LEN(0))
+        if (c->cmsg_len < CMSG_LEN(0) || c->cmsg_len > (size_t)(end - (const unsigned char *)c))
+            return;
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
             continue;
         for (int fd; bytes >= sizeof fd; bytes -= sizeof fd, data += sizeof fd) {
             memcpy(&fd, data, sizeof fd);
@@ -153,7 +159,8 @@ static void receives(int fd)
 /* Also the marks are set when idle: they are what evidence is refused for later. */
 static void message_goes(const struct msghdr *msg)
 {
-    if (call_readable(msg) && unlikely(msg->msg_controllen != 0) && call_readable(msg->msg_control))
+    if (readable(msg, sizeof *msg) && unlikely(msg->msg_controllen != 0) &&
+        readable(msg->msg_control, msg->msg_controllen))
         each_passed(msg, sends);
 }
 
@@ -173,7 +180,7 @@ ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 int sendmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags)
 {
     call_enter();
-    for (unsigned i = 0; call_readable(msgs) && i < n && i < 1024 /* as the kernel */; i++)
+    for (unsigned i = 0; i < n && i < 1024 /* as the kernel */; i++)
         message_goes(&msgs[i].msg_hdr);
     return real.sendmmsg(fd, msgs, n, flags);
 }

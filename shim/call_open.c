@@ -6,8 +6,6 @@
  * (file_opened), a truncating one passes the inode's gate, and the family hears of it. The mode is
  * there for O_CREAT and for O_TMPFILE, which is more than one bit.
  */
-#include <linux/openat2.h>
-
 #include "call.h"
 
 #define HAS_MODE(flags) (((flags)&O_CREAT) != 0 || ((flags)&O_TMPFILE) == O_TMPFILE)
@@ -21,10 +19,12 @@
         va_end(args_);                                                                             \
     }
 
-/* A file that never had a name: known from its open on to be nobody else's. */
-static int call_opened_with(int fd, int flags)
+/* A file that never had a name is known from its open on to be nobody else's. */
+int call_opened_with(int fd, int flags)
 {
     fd = call_opened(fd);
+    if (unlikely((flags & O_DIRECT) != 0))
+        state_direct();
     if (fd >= 0 && unlikely((flags & O_TMPFILE) == O_TMPFILE))
         file_mark(fd, FILE_NAMELESS);
     return fd;
@@ -85,19 +85,19 @@ CREATES(creat64)
 /* A libc without openat2 lets nobody call it but by our export: then the system call is right. */
 int openat2(int dirfd, const char *path, const void *how, size_t size)
 {
+    int flags = call_how_flags(how, size);
+
     call_seen(STAT_calls_open);
-    CALL_CUTS(call_readable(how) && size >= sizeof(struct open_how) &&
-                  (((const struct open_how *)how)->flags & O_TRUNC) != 0,
-              dirfd, path);
+    CALL_CUTS((flags & O_TRUNC) != 0, dirfd, path);
     if (real.openat2 != NULL)
-        return call_opened(real.openat2(dirfd, path, how, size));
-    return call_opened((int)real.syscall(SYS_openat2, dirfd, path, how, size));
+        return call_opened_with(real.openat2(dirfd, path, how, size), flags);
+    return call_opened_with((int)real.syscall(SYS_openat2, dirfd, path, how, size), flags);
 }
 
 int open_by_handle_at(int mount_fd, struct file_handle *handle, int flags)
 {
     call_seen(STAT_calls_open);
-    return call_opened(real.open_by_handle_at(mount_fd, handle, flags));
+    return call_opened_with(real.open_by_handle_at(mount_fd, handle, flags), flags);
 }
 
 /* New files: there is nothing to cut. */

@@ -12,7 +12,6 @@
  * numbers that is libc's syscall itself.
  */
 #include <linux/close_range.h>
-#include <linux/openat2.h>
 #include <linux/sched.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -49,11 +48,10 @@ typedef long raw_fn(long number, long a, long b, long c, long d, long e, long f)
 static long raw_open(long number, long a, long b, long c, long d, long e, long f)
 {
     if (number == SYS_openat2) {
-        const struct open_how *how = (const struct open_how *)c;
+        int flags = call_how_flags((const void *)c, (size_t)d);
 
-        CALL_CUTS(call_readable(how) && (size_t)d >= sizeof *how && (how->flags & O_TRUNC) != 0,
-                  (int)a, (const char *)b);
-        return call_opened((int)real.syscall(ALL));
+        CALL_CUTS((flags & O_TRUNC) != 0, (int)a, (const char *)b);
+        return call_opened_with((int)real.syscall(ALL), flags);
     }
     return call_opened((int)real.syscall(ALL));
 }
@@ -110,7 +108,7 @@ static raw_fn *clone_target(uint64_t flags, uint64_t stack)
 
 static raw_fn *clone3_target(const struct clone_args *args, size_t size)
 {
-    if (!call_readable(args) || size < CLONE_ARGS_SIZE_VER0)
+    if (size < CLONE_ARGS_SIZE_VER0 || !readable(args, CLONE_ARGS_SIZE_VER0))
         return NULL; /* the kernel refuses it */
     return clone_target(args->flags, args->stack);
 }

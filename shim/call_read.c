@@ -6,8 +6,6 @@
  * moved meanwhile, a file was turned on while this call was in the kernel, and what it returned may
  * have to be made good (execute_read_late). Everything else is kept out of line.
  */
-#include <limits.h>
-
 #include "call.h"
 
 /* Not idle: something may be queued, or calls are counted, or nothing is initialised yet. */
@@ -66,9 +64,9 @@ static ssize_t read_busy(const struct io *io, uint64_t word)
 #define READ_PARAMS(...) __VA_ARGS__
 #define UNUSED           __attribute__((unused))
 
-#define ONE(buf, n) .iov = &(struct iovec){buf, call_capped(n)}, .count = 1
+#define ONE(buf, n) .iov = &(struct iovec){buf, n}, .count = 1
 #define BAD(n)      ((ssize_t)(n) < 0)
-#define BAD_IOV     (count <= 0 || count > IOV_MAX || !call_readable(iov))
+#define BAD_IOV     !readable_vector(iov, count)
 
 /* at the file position */
 READS(read, (int fd, void *buf, size_t n), (fd, buf, n), (io->fd, iov->iov_base, iov->iov_len),

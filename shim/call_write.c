@@ -3,23 +3,11 @@
  * call_write: the write family.
  *
  * As call_read, with one more question on the way: a write of GATE_MIN_BYTES or more may have to go
- * through its inode's gate, idle or not. A vector has to be added up for that, so an array of
- * vectors that cannot be read is a crash where the kernel says EFAULT, unless the address is one of
- * those that are used to provoke EFAULT (call_readable).
+ * through its inode's gate, idle or not. A vector has to be added up for that, and before that it
+ * has to be known that it can be read (readable.h), so vectors go the short way only in a process
+ * that has no O_DIRECT descriptor.
  */
-#include <limits.h>
-
 #include "call.h"
-
-/* Big enough for the gate? Parts are capped so that the sum cannot overflow. */
-static bool big(const struct iovec *iov, int count)
-{
-    size_t bytes = 0;
-
-    for (int i = 0; i < count && bytes < GATE_MIN_BYTES; i++)
-        bytes += call_capped(iov[i].iov_len);
-    return bytes >= GATE_MIN_BYTES;
-}
 
 /* Not idle, or a big one. */
 static ssize_t write_busy(const struct io *io, uint64_t word)
@@ -30,7 +18,8 @@ static ssize_t write_busy(const struct io *io, uint64_t word)
     word = state_word();
     if ((word & WORD_COUNT) != 0)
         stat_add(STAT_calls_write, 1);
-    if ((word & WORD_FILES) != 0 || (big(io->iov, io->count) && state_works()))
+    if ((word & WORD_FILES) != 0 ||
+        (io_bytes(io->iov, io->count) >= GATE_MIN_BYTES && state_works()))
         return execute_write(io);
     n = io->issue(io, io->iov, io->count, io->off);
     if (state_word() != word)
@@ -77,11 +66,11 @@ static ssize_t write_busy(const struct io *io, uint64_t word)
     }
 #define WRITE_PARAMS(...) __VA_ARGS__
 
-#define ONE(buf, n) .iov = &(struct iovec){(void *)(uintptr_t)buf, call_capped(n)}, .count = 1
+#define ONE(buf, n) .iov = &(struct iovec){(void *)(uintptr_t)buf, n}, .count = 1
 #define BAD(n)      ((ssize_t)(n) < 0)
 #define BIG(n)      ((n) >= GATE_MIN_BYTES)
-#define BAD_IOV     (count <= 0 || count > IOV_MAX || !call_readable(iov))
-#define BIG_IOV     (!BAD_IOV && big(iov, count))
+#define BAD_IOV     !readable_vector(iov, count)
+#define BIG_IOV     (rl_load_32(&proc.direct) != 0)
 
 /* at the file position */
 WRITES(write, (int fd, const void *buf, size_t n), (fd, buf, n),

@@ -26,6 +26,19 @@ struct io {
     ssize_t (*issue)(const struct io *io, const struct iovec *iov, int count, off_t off);
 };
 
+/* The most that one call moves, whatever was asked for (MAX_RW_COUNT in the kernel). */
+#define IO_BYTES_MAX ((size_t)0x7ffff000)
+
+/* How much that is. No length is beyond SSIZE_MAX. */
+static inline size_t io_bytes(const struct iovec *iov, int count)
+{
+    size_t bytes = 0;
+
+    for (int i = 0; i < count && bytes < IO_BYTES_MAX; i++)
+        bytes += iov[i].iov_len;
+    return bytes < IO_BYTES_MAX ? bytes : IO_BYTES_MAX;
+}
+
 ssize_t execute_read(const struct io *io);
 ssize_t execute_write(const struct io *io);
 

@@ -9,15 +9,6 @@
 #include "execute.h"
 #include "gate_hold.h"
 
-static inline size_t iov_bytes(const struct iovec *iov, int count)
-{
-    size_t bytes = 0;
-
-    for (int i = 0; i < count; i++)
-        bytes += iov[i].iov_len;
-    return bytes;
-}
-
 static inline int open_flags(int fd)
 {
     return (int)rl_raw(SYS_fcntl, fd, F_GETFL);

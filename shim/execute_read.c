@@ -34,11 +34,20 @@ static bool same_spans(const struct rl_span *a, int na, const struct rl_span *b,
     return na == nb && (na <= 0 || memcmp(a, b, (size_t)na * sizeof *a) == 0);
 }
 
+/* RWF_NOWAIT: what the kernel says when it would have to wait. */
+static bool would_wait(const struct io *io, struct rl_inode *inode, uint64_t start, uint64_t end)
+{
+    if ((io->flags & RWF_NOWAIT) == 0 || !settle_asked(inode, start, end))
+        return false;
+    errno = EAGAIN;
+    return true;
+}
+
 /* A read at a known offset. seek_back: the file position must be put back before another try. */
 static ssize_t read_around(const struct io *io, struct rl_inode *inode, off_t off, bool seek_back)
 {
     uint64_t start = (uint64_t)off;
-    uint64_t end = start + iov_bytes(io->iov, io->count);
+    uint64_t end = start + io_bytes(io->iov, io->count);
     struct rl_span before[SPANS_MAX], after[SPANS_MAX];
 
     if (off < 0 || end > RL_FOREVER || end == start)
@@ -51,6 +60,8 @@ static ssize_t read_around(const struct io *io, struct rl_inode *inode, off_t of
         int m;
 
         if (n < 0) {
+            if (would_wait(io, inode, start, end))
+                return -1;
             settle_range(inode, start, end, WHY_read);
             continue;
         }
@@ -71,6 +82,8 @@ static ssize_t read_around(const struct io *io, struct rl_inode *inode, off_t of
             rl_raw(SYS_lseek, io->fd, off, SEEK_SET);
     }
     /* The queue changes faster than this read can be made: nothing queued, nothing to combine. */
+    if (would_wait(io, inode, start, end))
+        return -1;
     settle_range(inode, start, end, WHY_read);
     return io->issue(io, io->iov, io->count, off);
 }
@@ -160,6 +173,8 @@ ssize_t execute_read(const struct io *io)
         n = read_around(io, inode, at, true);
         return n;
     }
+    if (would_wait(io, inode, 0, RL_FOREVER))
+        return -1;
     settle_inode(inode, WHY_position);
     return io->issue(io, io->iov, io->count, io->off);
 }

@@ -2,7 +2,6 @@
 /* execute_write: writes around queued ranges (lockmgr/range_table.h), through the gate, in pieces.
  */
 #include <errno.h>
-#include <limits.h>
 #include <sys/resource.h>
 #include <signal.h>
 
@@ -10,6 +9,13 @@
 #include "policy_split.h"
 
 #define PARTS_MAX 64 /* iovecs in one piece */
+
+/* Where a program's memory ends, unless it asked for more by a hint to mmap. */
+#if defined(__x86_64__)
+#define USER_END (((uintptr_t)1 << 47) - 4096)
+#else
+#define USER_END ((uintptr_t)1 << 48)
+#endif
 
 /* Where a write will land, as far as the queue must be clear. False: not known. */
 static bool write_range(const struct io *io, off_t off, size_t bytes, struct rl_span *range)
@@ -92,7 +98,7 @@ static ssize_t write_rest(const struct io *io, const struct iovec *iov, int coun
     ssize_t more;
     int parts;
 
-    if (!nothing_queued() &&
+    if (!nothing_queued() && (io->flags & RWF_NOWAIT) == 0 &&
         (n >= 0 ? stopped_early(io->fd, done, bytes) : errno == ENOSPC || errno == EDQUOT)) {
         struct io rest = *io;
 
@@ -131,9 +137,10 @@ static ssize_t write_around(const struct io *io, const struct iovec *iov, int co
 {
     uint64_t word = state_word();
     struct rl_inode *inode = file_active(io->fd);
-    size_t bytes = iov_bytes(iov, count);
+    size_t bytes = io_bytes(iov, count);
     int saved = errno; /* a success leaves it alone, also the second try's */
-    struct rl_span range;
+    struct rl_span range = {0, RL_FOREVER};
+    bool known;
     ssize_t n;
 
     if (inode == NULL) {
@@ -143,7 +150,14 @@ static ssize_t write_around(const struct io *io, const struct iovec *iov, int co
         return n;
     }
     WRITE_MARK(mark);
-    if (!write_range(io, off, bytes, &range)) {
+    known = write_range(io, off, bytes, &range);
+    if ((io->flags & RWF_NOWAIT) != 0 && settle_asked(inode, range.start, range.end)) {
+        /* As where the kernel would have to wait. What is queued after this look is waited for
+         * below: the bytes are written by then, and there is no other answer. */
+        errno = EAGAIN;
+        return -1;
+    }
+    if (!known) {
         write_mark_set(&mark, file_state(inode), NULL);
         settle_inode(inode, WHY_position);
         n = write_rest(io, iov, count, off, issue_inside(io, iov, count, off, gated), bytes, saved);
@@ -175,12 +189,25 @@ void execute_write_late(const struct io *io, ssize_t n)
     errno = saved;
 }
 
+/* No piece can be refused for a reason for which the kernel would have refused the whole:
+ * alignment, and what it checks before it begins (offsets beyond the largest, memory that is not a
+ * program's, and it does not cut an aligned call short by itself). */
 static bool all_aligned(const struct io *io)
 {
     uintptr_t bits = io->positional ? (uintptr_t)io->off : 0;
+    size_t left = IO_BYTES_MAX;
 
-    for (int i = 0; i < io->count; i++)
-        bits |= (uintptr_t)io->iov[i].iov_base | io->iov[i].iov_len;
+    if (io->positional && (uint64_t)io->off > RL_FOREVER - IO_BYTES_MAX)
+        return false;
+    for (int i = 0; i < io->count; i++) {
+        uintptr_t base = (uintptr_t)io->iov[i].iov_base;
+        size_t len = io->iov[i].iov_len;
+
+        if (len > left || base > USER_END - len)
+            return false;
+        left -= len;
+        bits |= base | len;
+    }
     return (bits & (SPLIT_ALIGN - 1)) == 0;
 }
 
@@ -230,16 +257,18 @@ static ssize_t write_pieces_at_position(const struct io *io, struct rl_inode *in
 
 ssize_t execute_write(const struct io *io)
 {
-    size_t bytes = iov_bytes(io->iov, io->count);
+    size_t bytes = io_bytes(io->iov, io->count);
     struct rl_inode *inode = NULL;
     struct split_plan plan = {0};
     struct file_state *fs;
     int flags;
 
-    if (bytes >= GATE_MIN_BYTES && bytes <= SSIZE_MAX && state_works()) {
+    if (bytes >= GATE_MIN_BYTES && (io->flags & RWF_NOWAIT) == 0 && state_works()) {
         flags = open_flags(io->fd);
-        if (flags >= 0 && (flags & O_DIRECT) != 0)
+        if (flags >= 0 && (flags & O_DIRECT) != 0) {
+            state_direct();
             inode = file_inode(io->fd, true);
+        }
     }
     if (inode == NULL)
         return write_around(io, io->iov, io->count, io->off, NULL);

@@ -135,6 +135,20 @@ static void arena_fill(struct arena *arena)
     arena->pool.capacity = limit + POOL_RESERVE + 1;
 }
 
+/* Descriptors that came from whoever started us. That many are asked for; above them a direct one
+ * is found at its first big write. */
+#define INHERITED_MAX 32
+
+static void look_for_direct(void)
+{
+    for (int fd = 0; fd < INHERITED_MAX; fd++) {
+        long flags = rl_raw(SYS_fcntl, fd, F_GETFL);
+
+        if (flags >= 0 && (flags & O_DIRECT) != 0)
+            state_direct();
+    }
+}
+
 static void reserve_memory(void)
 {
     struct arena *arena;
@@ -148,6 +162,7 @@ static void reserve_memory(void)
     }
     arena_fill(arena);
     proc.arena = arena;
+    look_for_direct();
 }
 
 /* --- fork --- */

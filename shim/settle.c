@@ -68,6 +68,16 @@ void settle_inode(struct rl_inode *inode, enum why why)
     wait_until(inode, why, pass_is_done, (uint64_t)rl_load_32(&inode->table.pass_begun) + 1, 0);
 }
 
+bool settle_asked(struct rl_inode *inode, uint64_t start, uint64_t end)
+{
+    if (!is_on(inode) || !rl_table_maybe(&inode->table, start, end))
+        return false;
+    if (range_is_clear(inode, start, end))
+        return false;
+    worker_wake();
+    return true;
+}
+
 void settle_range(struct rl_inode *inode, uint64_t start, uint64_t end, enum why why)
 {
     struct rl_span one;
@@ -161,6 +171,7 @@ void settle_never_fd(int fd, enum why why, enum stat_id never)
 void settle_foreign(enum why why)
 {
     rl_store_32(&proc.foreign, 1);
+    state_direct(); /* for all we know */
     rl_fence(); /* pairs with the one in the worker between turning a file on and looking again */
     settle_end_all(why);
 }

@@ -19,6 +19,9 @@ void settle_all(enum why why);
 /* Until nothing queued meets [start, end). */
 void settle_range(struct rl_inode *inode, uint64_t start, uint64_t end, enum why why);
 
+/* For who must not wait: true if something queued meets [start, end), and it is on its way. */
+bool settle_asked(struct rl_inode *inode, uint64_t start, uint64_t end);
+
 /* Settles and turns deferral off; it may come back when there is evidence again. */
 void settle_end_inode(struct rl_inode *inode, enum why why);
 void settle_end_fd(int fd, enum why why);

@@ -49,6 +49,7 @@ struct process {
     uint32_t sandboxed; /* a seccomp filter was installed: make no call of our own */
     uint32_t passed;    /* a descriptor went to another process, or came from one */
     uint32_t foreign;   /* own rings, aio contexts or raw calls were seen: nothing is turned on */
+    uint32_t direct;    /* an O_DIRECT descriptor was seen, or there may be one */
     uint32_t ending;    /* exit, exec or a sandbox has begun: nothing is turned on */
     char program[64];
 };
@@ -105,6 +106,13 @@ static inline bool state_works(void)
 static inline void state_doubt(void)
 {
     rl_add_32(&proc.doubts, 1);
+}
+
+/* Stores once: the line is shared by all threads. */
+static inline void state_direct(void)
+{
+    if (rl_load_32(&proc.direct) == 0)
+        rl_store_32(&proc.direct, 1);
 }
 
 /* The parsed configuration, or NULL where there is none. */
