@@ -30,16 +30,39 @@ int call_opened_with(int fd, int flags)
     return fd;
 }
 
+/* `call` opens with flags_. One that would truncate an empty file is made without O_TRUNC. */
 #define OPEN(dirfd, path, flags, call)                                                             \
+    int flags_ = (flags);                                                                          \
+    enum elide elide_;                                                                             \
+    int fd_;                                                                                       \
+                                                                                                   \
     call_seen(STAT_calls_open);                                                                    \
-    CALL_CUTS(((flags)&O_TRUNC) != 0, dirfd, path);                                                \
-    return call_opened_with(call, flags)
+    CALL_CUTS((flags_ & O_TRUNC) != 0, dirfd, path);                                               \
+    if (likely((flags_ & O_TRUNC) == 0))                                                           \
+        return call_opened_with(call, flags_);                                                     \
+    elide_ = elide_open(dirfd, path, flags_);                                                      \
+    if (elide_ == ELIDE_YES) {                                                                     \
+        int saved_ = errno;                                                                        \
+                                                                                                   \
+        flags_ &= ~O_TRUNC;                                                                        \
+        fd_ = call;                                                                                \
+        if (fd_ >= 0 && elide_opened(fd_))                                                         \
+            return call_opened_with(fd_, flags_);                                                  \
+        if (fd_ >= 0)                                                                              \
+            rl_raw(SYS_close, fd_);                                                                \
+        errno = saved_;                                                                            \
+        flags_ |= O_TRUNC;                                                                         \
+    }                                                                                              \
+    fd_ = call;                                                                                    \
+    if (fd_ >= 0 && elide_ == ELIDE_LEARN)                                                         \
+        elide_learn(fd_);                                                                          \
+    return call_opened_with(fd_, flags_)
 
 #define OPENS(name)                                                                                \
     int name(const char *path, int flags, ...)                                                     \
     {                                                                                              \
         FETCH_MODE(mode, flags)                                                                    \
-        OPEN(AT_FDCWD, path, flags, real.name(path, flags, mode));                                 \
+        OPEN(AT_FDCWD, path, flags, real.name(path, flags_, mode));                                \
     }
 OPENS(open)
 OPENS(open64)
@@ -50,7 +73,7 @@ OPENS(__open64)
     int name(int dirfd, const char *path, int flags, ...)                                          \
     {                                                                                              \
         FETCH_MODE(mode, flags)                                                                    \
-        OPEN(dirfd, path, flags, real.name(dirfd, path, flags, mode));                             \
+        OPEN(dirfd, path, flags, real.name(dirfd, path, flags_, mode));                            \
     }
 OPENS_AT(openat)
 OPENS_AT(openat64)
@@ -59,7 +82,7 @@ OPENS_AT(openat64)
 #define OPENS_CHECKED(name)                                                                        \
     int name(const char *path, int flags)                                                          \
     {                                                                                              \
-        OPEN(AT_FDCWD, path, flags, real.name(path, flags));                                       \
+        OPEN(AT_FDCWD, path, flags, real.name(path, flags_));                                      \
     }
 OPENS_CHECKED(__open_2)
 OPENS_CHECKED(__open64_2)
@@ -75,9 +98,8 @@ OPENS_AT_CHECKED(__openat64_2)
 #define CREATES(name)                                                                              \
     int name(const char *path, mode_t mode)                                                        \
     {                                                                                              \
-        const int flags = O_TRUNC;                                                                 \
-                                                                                                   \
-        OPEN(AT_FDCWD, path, flags, real.name(path, mode));                                        \
+        OPEN(AT_FDCWD, path, O_CREAT | O_WRONLY | O_TRUNC,                                         \
+             (flags_ & O_TRUNC) != 0 ? real.name(path, mode) : real.open(path, flags_, mode));     \
     }
 CREATES(creat)
 CREATES(creat64)

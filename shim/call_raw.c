@@ -31,6 +31,9 @@
 #ifndef SYS_close_range
 #define SYS_close_range 436
 #endif
+#ifndef SYS_landlock_restrict_self
+#define SYS_landlock_restrict_self 446
+#endif
 #ifndef SYS_openat2
 #define SYS_openat2 437
 #endif
@@ -293,6 +296,9 @@ static raw_fn *target_of(const long *arg)
         if (arg[1] != PR_SET_SECCOMP)
             break;
         settle_sandbox();
+        break;
+    case SYS_landlock_restrict_self:
+        rl_store_32(&proc.sandbox, 1);
         break;
     case SYS_seccomp:
         settle_sandbox();

@@ -6,6 +6,7 @@
  * a file while a stream is open on it: the descriptor is marked, and what was queued is applied.
  */
 #include "call.h"
+#include "policy_truncate.h"
 
 /* fileno, which is allowed to set errno. */
 static int stream_fd(FILE *stream)
@@ -28,12 +29,39 @@ static FILE *stream_opened(FILE *stream)
     return stream;
 }
 
+/* fopen "w". An empty file is opened without truncation, as in call_open.c. */
+static FILE *stream_created(FILE *(*open_)(const char *, const char *), const char *path,
+                            const char *mode)
+{
+    int flags = policy_cut_mode(mode);
+    enum elide elide = flags >= 0 ? elide_open(AT_FDCWD, path, flags) : ELIDE_NO;
+    FILE *stream = NULL;
+    int saved = errno;
+
+    if (elide == ELIDE_YES) {
+        int fd = real.open(path, flags & ~O_TRUNC, 0666);
+
+        if (fd >= 0 && elide_opened(fd))
+            stream = real.fdopen(fd, mode);
+        if (stream != NULL)
+            return stream;
+        if (fd >= 0)
+            rl_raw(SYS_close, fd);
+        errno = saved;
+    }
+    stream = open_(path, mode);
+    if (stream != NULL && elide == ELIDE_LEARN)
+        elide_learn(stream_fd(stream));
+    return stream;
+}
+
 #define FOPENS(name)                                                                               \
     FILE *name(const char *path, const char *mode)                                                 \
     {                                                                                              \
         call_seen(STAT_calls_open);                                                                \
         CALL_CUTS(mode[0] == 'w', AT_FDCWD, path);                                                 \
-        return stream_opened(real.name(path, mode));                                               \
+        return stream_opened(mode[0] == 'w' ? stream_created(real.name, path, mode)                \
+                                            : real.name(path, mode));                              \
     }
 FOPENS(fopen)
 FOPENS(fopen64)

@@ -64,6 +64,18 @@ struct drain_call {
 int execute_fallocate(const struct drain_call *call);
 int execute_truncate(const struct drain_call *call);
 
+/* Truncations that change nothing but times (policy_truncate.h).
+ *   elide_truncate   YES: done, ftruncate has succeeded
+ *   elide_open       YES: make this open without O_TRUNC, and if it succeeds call elide_opened;
+ *                    false from there: the kernel would have refused: close the descriptor and make
+ *                    the open as it was asked for, which has the right error
+ *   elide_learn      after LEARN, when the kernel has made the call and succeeded */
+enum elide { ELIDE_NO, ELIDE_LEARN, ELIDE_YES };
+enum elide elide_truncate(int fd, off_t len);
+enum elide elide_open(int dirfd, const char *path, int flags);
+bool elide_opened(int fd);
+void elide_learn(int fd);
+
 /* The same by path or at open: found with stat beforehand; NULL if there is no entry. */
 struct drain_hold {
     struct rl_inode *inode;

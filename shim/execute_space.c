@@ -213,17 +213,30 @@ int execute_fallocate(const struct drain_call *call)
 
 int execute_truncate(const struct drain_call *call)
 {
+    enum elide elide = ELIDE_NO;
     struct rl_inode *inode;
     int r;
 
     stat_add(STAT_calls_space, 1);
-    if (proc.arena == NULL || proc.sandboxed != 0 || rl_load_32(&proc.entries) == 0 ||
-        (inode = file_inode(call->fd, false)) == NULL)
-        return call->issue(call);
+    inode = proc.arena == NULL || proc.sandboxed != 0 || rl_load_32(&proc.entries) == 0
+                ? NULL
+                : file_inode(call->fd, false);
+    if (inode == NULL || rl_table_empty(&inode->table))
+        elide = elide_truncate(call->fd, call->len);
+    if (elide == ELIDE_YES)
+        return 0;
+    if (inode == NULL) {
+        r = call->issue(call);
+        if (elide == ELIDE_LEARN && r == 0)
+            elide_learn(call->fd);
+        return r;
+    }
     WRITE_MARK(mark);
     write_mark_set(&mark, file_state(inode), NULL);
     settle_inode(inode, WHY_truncate);
     r = drain_gated(call, inode);
+    if (elide == ELIDE_LEARN && r == 0)
+        elide_learn(call->fd);
     settle_inode(inode, WHY_truncate);
     return r;
 }

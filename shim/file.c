@@ -9,17 +9,14 @@
  */
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/magic.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/single_threaded.h>
-#include <sys/vfs.h>
 
 #include "file.h"
 
 #define REFUSE_NS    100000000u
 #define REFUSE_STEPS 5
-#define XFS_MAGIC    0x58465342
 #define LEAF_BITS    10
 #define LEAF_SIZE    (1u << LEAF_BITS)
 #define ROOT_SIZE    1024u /* descriptors above a million are never deferred */
@@ -165,26 +162,6 @@ bool file_forked_since(int fd)
     return e == NULL || rl_load_64(&e->forks) != rl_load_32(&proc.forks);
 }
 
-static uint32_t kind_of(int fd)
-{
-    struct statfs fs;
-
-    if (rl_raw(SYS_fstatfs, fd, &fs) != 0)
-        return FILE_KIND_NONE;
-    switch ((unsigned long)fs.f_type) {
-    case EXT4_SUPER_MAGIC:
-        return FILE_KIND_EXT4;
-    case XFS_MAGIC:
-        return FILE_KIND_XFS;
-    case BTRFS_SUPER_MAGIC:
-        return FILE_KIND_BTRFS;
-    case TMPFS_MAGIC:
-        return FILE_KIND_TMPFS;
-    default:
-        return FILE_KIND_NONE;
-    }
-}
-
 struct file_state *file_state(const struct rl_inode *inode)
 {
     return &states[rl_inode_index(&proc.arena->inodes, inode)];
@@ -237,6 +214,7 @@ static void settings_of(int fd, struct file_state *fs)
     fs->share = (uint8_t)s->share;
     fs->punch = (uint8_t)s->punch;
     fs->stat_mode = (uint8_t)s->stat_mode;
+    fs->truncate_mode = (uint8_t)s->truncate_mode;
 }
 
 void file_refuse(struct file_state *fs, uint32_t reason)
@@ -261,7 +239,7 @@ static bool describe(int fd, struct rl_inode *inode, uint32_t gen)
 
     if (rl_load_32(&fs->gen) == gen)
         return fs->kind != FILE_KIND_NONE + 1;
-    fs->kind = kind_of(fd) + 1;
+    fs->kind = (uint32_t)fs_kind_of(fd) + 1;
     fs->never = fs->asked = fs->refusal = fs->refusals = 0;
     fs->refused_ns = 0;
     memset(fs->writing, 0, sizeof fs->writing);

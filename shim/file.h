@@ -13,9 +13,8 @@
 #ifndef SHIM_FILE_H
 #define SHIM_FILE_H
 
+#include "fs_kind.h"
 #include "state.h"
-
-enum file_kind { FILE_KIND_NONE, FILE_KIND_EXT4, FILE_KIND_XFS, FILE_KIND_BTRFS, FILE_KIND_TMPFS };
 
 enum {                     /* origin and use of a descriptor */
        FILE_OPENED = 1,    /* came from an open in this process, or from a dup of such a one */
@@ -41,7 +40,7 @@ struct file_state {
     uint64_t queued_at_ns; /* CLOCK_REALTIME_COARSE of the newest queued punch, since 1970 */
     /* settings in force for this file */
     uint64_t punch_delay_ns, punch_call_max_bytes, split_bytes;
-    uint8_t gate, share, punch, stat_mode;
+    uint8_t gate, share, punch, stat_mode, truncate_mode;
     /* Writes under way while the range table is on, packed like its wants, and those that do not
      * fit. A punch that meets one is applied before it returns (execute.c). */
     uint64_t writing[FILE_WRITING];

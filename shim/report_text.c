@@ -262,6 +262,7 @@ size_t report_text(const struct report *r, char *buf, size_t n)
               STAT_write_waited, NULL);
     put_settles(&t, r);
     put_group(&t, r, "\nCalls that report times\n", STAT_stat_adjusted, STAT_stat_adjusted, NULL);
+    put_group(&t, r, "\nTruncations\n", STAT_truncate_elided, STAT_truncate_late, NULL);
     put_group(&t, r, "\nWorker\n", STAT_worker_started, STAT_plain_calls, NULL);
     put_group(&t, r, "\nCalls seen\n", STAT_calls_read, STAT_calls_name, " seen");
     if (text_room(&t) == 0 && n > sizeof cut) {

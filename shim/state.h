@@ -51,6 +51,8 @@ struct process {
     uint32_t foreign;   /* own rings, aio contexts or raw calls were seen: nothing is turned on */
     uint32_t direct;    /* an O_DIRECT descriptor was seen, or there may be one */
     uint32_t ending;    /* exit, exec or a sandbox has begun: nothing is turned on */
+    uint32_t maps;      /* a file was mapped shared */
+    uint32_t sandbox;   /* entered Landlock: what it forbids cannot be asked */
     char program[64];
 };
 

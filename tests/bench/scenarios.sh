@@ -27,6 +27,9 @@ done
 for scenario_fs in ext4 xfs btrfs; do
     SCENARIOS+=("punch-ascending-$scenario_fs" "punch-random-$scenario_fs")
 done
+for scenario_fs in ext4 xfs btrfs; do
+    SCENARIOS+=("vfsmix-$scenario_fs")
+done
 SCENARIOS+=(pread-instructions pread-cached open-close unlink-small start-up)
 OPTIONAL_SCENARIOS='^floor-' # only when asked for by name
 QUICK_SCENARIOS='^(named|unlinked)-|^(pread|open|start|unlink-small)|^punch-.*-ext4'
@@ -103,6 +106,17 @@ define_loop() { # PROGRAM PATH COUNT WHAT KIND TARGET
     METRICS=("one call|ns|1|ns|$5|$6" 'resident memory|rss_kib|1|KiB|diff|est <= 1024')
 }
 
+define_vfsmix() { # FS DIR
+    A_CMD=("$vfsmix" --json --dir "$2" --seconds "$SECONDS_EACH")
+    B_CMD=("${A_CMD[@]}")
+    A_IS='create, reopen with O_TRUNC, write, map, unlink; no shim' B_IS='the same with the shim'
+    A_WANTS=plain B_WANTS=loaded
+    [[ $1 == xfs ]] || B_WANTS=truncate_elided
+    METRICS=("loops with O_TRUNC, share of those without|ratio|100|%|ratio|$([[ $1 == xfs ]] && echo 'high >= 0.95' || echo 'b >= 85')"
+        'loops with O_TRUNC|truncating_per_s|1|/s|ratio|'
+        'loops without|plain_per_s|1|/s|ratio|high >= 0.95')
+}
+
 define_scenario() { # NAME DIR
     A_ENV=() B_ENV=() A_CMD=() B_CMD=() METRICS=() WHOLE='' A_WANTS='' B_WANTS=''
     case $1 in
@@ -123,6 +137,7 @@ define_scenario() { # NAME DIR
         A_CMD=("$spawn_loop" "$(type -P true)" "$PAIRS" "$SHIM_SO")
         METRICS=('start to end|value|1|us|diff|est <= 500')
         ;;
+    vfsmix-*) define_vfsmix "${1#*-}" "$2" ;;
     pread-instructions)
         A_IS='cached 4 KiB pread, no shim' B_IS='with the shim, counted by callgrind' WHOLE=check
         A_CMD=("$SRC/tests/bench/instructions.sh")

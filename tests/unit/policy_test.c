@@ -14,6 +14,7 @@
 
 #include "../../shim/policy_punch.h"
 #include "../../shim/policy_split.h"
+#include "../../shim/policy_truncate.h"
 
 #define YES                                                                                        \
     {                                                                                              \
@@ -160,12 +161,77 @@ static void calls_pass_the_gate_where_the_kernel_drains_direct_io(void **state)
     assert_false(policy_drain_gated(false, FILE_KIND_XFS));
 }
 
+#define EMPTY .works = true, .elides = true, .regular = true, .mode = 0644, .kind = FILE_KIND_EXT4
+
+static void a_truncation_is_elided_only_where_it_changes_nothing_and_costs_something(void **state)
+{
+    const struct {
+        const char *what;
+        struct cut_facts f;
+        enum cut cut;
+    } rows[] = {
+        {"empty, ext4", {EMPTY}, CUT_TIMES},
+        {"empty, btrfs", {EMPTY, .kind = FILE_KIND_BTRFS}, CUT_TIMES},
+        {"empty, XFS", {EMPTY, .kind = FILE_KIND_XFS}, CUT_REAL},
+        {"empty, tmpfs", {EMPTY, .kind = FILE_KIND_TMPFS}, CUT_REAL},
+        {"empty, another", {EMPTY, .kind = FILE_KIND_NONE}, CUT_REAL},
+        {"not known", {EMPTY, .kind = -1}, CUT_REAL},
+        {"switched off", {EMPTY, .works = false}, CUT_REAL},
+        {"truncate = sync", {EMPTY, .elides = false}, CUT_REAL},
+        {"not a file", {EMPTY, .regular = false}, CUT_REAL},
+        {"blocks", {EMPTY, .blocks = 8}, CUT_REAL},
+        {"contents", {EMPTY, .size = 1, .blocks = 8}, CUT_REAL},
+        {"growing", {EMPTY, .wanted = 1}, CUT_REAL},
+        {"set-user-ID", {EMPTY, .mode = 04755}, CUT_REAL},
+        {"set-group-ID", {EMPTY, .mode = 02644}, CUT_REAL},
+        {"append-only", {EMPTY, .append_only = true}, CUT_REAL},
+        {"empty beside swap", {EMPTY, .swaps = true, .maps = true}, CUT_TIMES},
+#define SAME EMPTY, .kind = FILE_KIND_XFS, .size = 5000, .wanted = 5000, .blocks = 16
+        {"its size, XFS", {SAME}, CUT_TIMES_IF_NONE_PAST},
+        {"its size, ext4", {SAME, .kind = FILE_KIND_EXT4}, CUT_REAL},
+        {"its size, mapped", {SAME, .maps = true}, CUT_REAL},
+        {"whole pages, mapped",
+         {SAME, .maps = true, .size = 1 << 20, .wanted = 1 << 20},
+         CUT_TIMES_IF_NONE_PAST},
+        {"small beside swap", {SAME, .swaps = true}, CUT_TIMES_IF_NONE_PAST},
+        {"could be swap", {SAME, .swaps = true, .size = 8192, .wanted = 8192}, CUT_REAL},
+        {"less", {SAME, .wanted = 4999}, CUT_REAL},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (policy_cut(&rows[i].f) != rows[i].cut)
+            fail_msg("%s: %d", rows[i].what, (int)policy_cut(&rows[i].f));
+}
+
+static void only_opens_that_write_are_made_without_o_trunc(void **state)
+{
+    (void)state;
+    assert_true(policy_cut_flags(O_WRONLY | O_TRUNC));
+    assert_true(policy_cut_flags(O_RDWR | O_TRUNC | O_CREAT | O_APPEND | O_CLOEXEC));
+    assert_false(policy_cut_flags(O_RDWR | O_CREAT));
+    assert_false(policy_cut_flags(O_RDONLY | O_TRUNC));
+    assert_false(policy_cut_flags(O_ACCMODE | O_TRUNC));
+    assert_false(policy_cut_flags(O_RDWR | O_TRUNC | O_CREAT | O_EXCL));
+    assert_false(policy_cut_flags(O_WRONLY | O_TRUNC | O_PATH));
+    assert_false(policy_cut_flags(O_RDWR | O_TRUNC | O_TMPFILE));
+    assert_int_equal(policy_cut_mode("w"), O_WRONLY | O_CREAT | O_TRUNC);
+    assert_int_equal(policy_cut_mode("wb+e"), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC);
+    assert_int_equal(policy_cut_mode("r+"), -1);
+    assert_int_equal(policy_cut_mode("a"), -1);
+    assert_int_equal(policy_cut_mode("wx"), -1);
+    assert_int_equal(policy_cut_mode("w,ccs=UTF-8"), -1);
+    assert_int_equal(policy_cut_mode(""), -1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_punch_is_deferred_only_when_everything_allows_it),
         cmocka_unit_test(only_big_direct_writes_are_split_and_never_what_must_stay_whole),
         cmocka_unit_test(calls_pass_the_gate_where_the_kernel_drains_direct_io),
+        cmocka_unit_test(a_truncation_is_elided_only_where_it_changes_nothing_and_costs_something),
+        cmocka_unit_test(only_opens_that_write_are_made_without_o_trunc),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

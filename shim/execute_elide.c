@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT */
+/* execute_elide: truncations that change nothing but times (policy_truncate.h) are made as that. */
+#include <errno.h>
+#include <limits.h>
+#include <linux/fiemap.h>
+#include <linux/fs.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/sysinfo.h>
+
+#include "execute_impl.h"
+#include "policy_truncate.h"
+
+#define LOOK_MASK (STATX_TYPE | STATX_MODE | STATX_INO | STATX_SIZE | STATX_BLOCKS)
+
+/* Asks for no times: one who asks makes the kernel take the next ones from a finer clock. */
+static bool look(int fd, const char *path, int flags, struct statx *stx)
+{
+    return rl_raw(SYS_statx, fd, path, flags, LOOK_MASK, stx) == 0 &&
+           (stx->stx_mask & LOOK_MASK) == LOOK_MASK;
+}
+
+static bool swap_space(void)
+{
+    struct sysinfo info;
+
+    return rl_raw(SYS_sysinfo, &info) != 0 || info.totalswap != 0;
+}
+
+static bool decide(const struct statx *stx, uint64_t wanted, int kind, enum cut *cut)
+{
+    *cut = policy_cut(&(struct cut_facts){
+        .works = state_works() && rl_load_32(&proc.sandbox) == 0,
+        .elides = true,
+        .kind = kind,
+        .regular = S_ISREG(stx->stx_mode),
+        .mode = stx->stx_mode,
+        .append_only = (stx->stx_attributes_mask & STATX_ATTR_APPEND) == 0 ||
+                       (stx->stx_attributes & STATX_ATTR_APPEND) != 0,
+        .size = stx->stx_size,
+        .blocks = stx->stx_blocks,
+        .wanted = wanted,
+        .maps = rl_load_32(&proc.maps) != 0 || rl_load_32(&proc.foreign) != 0,
+        .swaps = stx->stx_size != 0 && swap_space(),
+    });
+    return *cut != CUT_REAL;
+}
+
+/* A sandbox made by Landlock can allow to write and forbid to truncate, per directory, and cannot
+ * be asked. Whoever enters one has this bit set, or is privileged. Where truncation is forbidden on
+ * all of a file system nothing is ever learned, since that takes one that succeeded. */
+static bool may_be_sandboxed(void)
+{
+    static uint32_t answer; /* 1 no, 2 yes: it stays, but for what proc.sandbox tells */
+    uint32_t known = rl_load_32(&answer);
+
+    if (known == 0) {
+        known = rl_raw(SYS_prctl, PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 0 ? 2 : 1;
+        rl_store_32(&answer, known);
+    }
+    return known == 2;
+}
+
+static bool has_capabilities(int fd)
+{
+    return rl_raw(SYS_fgetxattr, fd, "security.capability", NULL, (size_t)0) != -ENODATA;
+}
+
+static bool none_past(int fd, const struct statx *stx)
+{
+    uint64_t block = stx->stx_blksize != 0 ? stx->stx_blksize : 4096;
+    struct fiemap map = {.fm_start = (stx->stx_size + block - 1) / block * block,
+                         .fm_length = INT64_MAX}; /* no room for extents: they are counted */
+
+    return rl_raw(SYS_ioctl, fd, FS_IOC_FIEMAP, &map) == 0 && map.fm_mapped_extents == 0;
+}
+
+/* mtime and ctime, both now: what a truncation moves, and watchers hear the same. */
+static bool move_times(int fd)
+{
+    static const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_nsec = UTIME_NOW}};
+
+    if (rl_raw(SYS_utimensat, fd, NULL, times, 0) != 0)
+        return false;
+    stat_add(STAT_truncate_elided, 1);
+    return true;
+}
+
+static bool writable(int fd)
+{
+    int flags = open_flags(fd);
+    int access = flags & O_ACCMODE;
+
+    return flags >= 0 && (access == O_WRONLY || access == O_RDWR);
+}
+
+void elide_learn(int fd)
+{
+    struct statx stx;
+
+    if (look(fd, "", AT_EMPTY_PATH, &stx))
+        fs_kind_learn(stx.stx_dev_major, stx.stx_dev_minor, fs_kind_of(fd));
+}
+
+/* YES if the policy says so for the file system that is known to be there. */
+static enum elide judge(const struct statx *stx, uint64_t wanted, enum cut *cut)
+{
+    int kind = fs_kind_known(stx->stx_dev_major, stx->stx_dev_minor);
+
+    if (kind >= 0)
+        return decide(stx, wanted, kind, cut) && !may_be_sandboxed() ? ELIDE_YES : ELIDE_NO;
+    return stx->stx_size == wanted && S_ISREG(stx->stx_mode) ? ELIDE_LEARN : ELIDE_NO;
+}
+
+static bool elides_at(int dirfd, const char *path)
+{
+    const struct config *config = state_config();
+    char absolute[PATH_MAX];
+    struct settings own;
+    long n;
+
+    if (config == NULL || !cfg_has_paths(config))
+        return proc.settings.truncate_mode != CFG_TRUNCATE_SYNC;
+    if (path[0] != '/') {
+        if (dirfd != AT_FDCWD || (n = rl_raw(SYS_getcwd, absolute, sizeof absolute)) <= 0 ||
+            (size_t)n + strlen(path) + 1 > sizeof absolute)
+            return false;
+        absolute[n - 1] = '/';
+        strcpy(absolute + n, path);
+        path = absolute;
+    }
+    cfg_settings(config, proc.program, path, &own);
+    return own.truncate_mode != CFG_TRUNCATE_SYNC;
+}
+
+/* A look costs as much as any system call. A program whose truncating opens find nothing to leave
+ * out pays for one in LOOK_STRIDE. */
+#define MISSES_MAX  8u
+#define LOOK_STRIDE 32u
+
+static uint32_t misses;
+
+static bool worth_a_look(void)
+{
+    uint32_t n = rl_load_32(&misses);
+
+    if (n < MISSES_MAX)
+        return true;
+    rl_add_32(&misses, 1);
+    return n % LOOK_STRIDE == 0;
+}
+
+enum elide elide_open(int dirfd, const char *path, int flags)
+{
+    enum elide elide = ELIDE_NO;
+    struct statx stx;
+    enum cut cut;
+
+    if (!state_works() || !policy_cut_flags(flags) || !worth_a_look() || !elides_at(dirfd, path))
+        return ELIDE_NO;
+    if (look(dirfd, path, (flags & O_NOFOLLOW) != 0 ? AT_SYMLINK_NOFOLLOW : 0, &stx))
+        elide = judge(&stx, 0, &cut);
+    if (elide == ELIDE_YES)
+        rl_store_32(&misses, 0);
+    else if (elide == ELIDE_NO && rl_load_32(&misses) < MISSES_MAX)
+        rl_add_32(&misses, 1);
+    return elide;
+}
+
+bool elide_opened(int fd)
+{
+    struct statx stx;
+    enum cut cut;
+
+    /* Looked at again: it may be another file than the one before the open, or not empty any more.
+     * The kernel too opens first and truncates then. */
+    if (look(fd, "", AT_EMPTY_PATH, &stx) && judge(&stx, 0, &cut) == ELIDE_YES &&
+        !has_capabilities(fd) && move_times(fd))
+        return true;
+    stat_add(STAT_truncate_late, 1);
+    return rl_raw(SYS_ftruncate, fd, 0L) == 0;
+}
+
+static bool elides_fd(int fd)
+{
+    const struct config *config = state_config();
+    struct rl_inode *inode;
+
+    if (config == NULL || !cfg_has_paths(config))
+        return proc.settings.truncate_mode != CFG_TRUNCATE_SYNC;
+    inode = file_inode(fd, true);
+    return inode != NULL && file_state(inode)->truncate_mode != CFG_TRUNCATE_SYNC;
+}
+
+enum elide elide_truncate(int fd, off_t len)
+{
+    enum elide elide;
+    struct statx stx;
+    enum cut cut;
+
+    if (len < 0 || !state_works() || !look(fd, "", AT_EMPTY_PATH, &stx) ||
+        stx.stx_size != (uint64_t)len || !elides_fd(fd))
+        return ELIDE_NO;
+    elide = judge(&stx, (uint64_t)len, &cut);
+    if (elide != ELIDE_YES)
+        return elide;
+    if (!writable(fd) || has_capabilities(fd) ||
+        (cut == CUT_TIMES_IF_NONE_PAST && !none_past(fd, &stx)) || !move_times(fd))
+        return ELIDE_NO;
+    return ELIDE_YES;
+}
