@@ -94,7 +94,8 @@ static void tell(const char *what, const char *path, long result, int error)
            there == 0 ? moved(&before.st_mtim, &st.st_mtim) : 9,
            there == 0 ? moved(&before.st_ctim, &st.st_ctim) : 9,
            there == 0 ? moved(&before.st_atim, &st.st_atim) : 9,
-           moved(&before.st_mtim, &st.st_mtim) != 1 || moved(&st.st_mtim, &st.st_ctim) == 0, set & (IN_MODIFY | IN_ATTRIB | IN_OPEN));
+           moved(&before.st_mtim, &st.st_mtim) != 1 || moved(&st.st_mtim, &st.st_ctim) == 0,
+           set & (IN_MODIFY | IN_ATTRIB | IN_OPEN));
 }
 
 /* A new file of `bytes` bytes. */
