@@ -263,8 +263,7 @@ static bool born_in_our_time(int fd)
 
     return rl_raw(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_BTIME, &stx) == 0 &&
            (stx.stx_mask & STATX_BTIME) != 0 &&
-           (uint64_t)stx.stx_btime.tv_sec * 1000000000u + stx.stx_btime.tv_nsec >=
-               stats->started_ns;
+           (uint64_t)stx.stx_btime.tv_sec * 1000000000u + stx.stx_btime.tv_nsec >= proc.started_ns;
 }
 
 static bool in_namespace(const char *link, const char *expected)

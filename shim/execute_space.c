@@ -192,12 +192,11 @@ int execute_fallocate(const struct drain_call *call)
     int r;
 
     stat_add(STAT_calls_space, 1);
-    if (proc.arena == NULL || proc.sandboxed != 0 ||
-        (inode = file_inode(call->fd, punch)) == NULL) {
+    if (proc.works == 0 || proc.sandboxed != 0 || (inode = file_inode(call->fd, punch)) == NULL) {
         if (punch) {
             stat_add(STAT_punch_calls, 1);
             stat_add(STAT_punch_inline, 1);
-            stat_add(proc.arena == NULL ? STAT_punch_no_setting : STAT_punch_no_fs, 1);
+            stat_add(proc.works == 0 ? STAT_punch_no_setting : STAT_punch_no_fs, 1);
         }
         return call->issue(call);
     }

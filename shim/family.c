@@ -8,7 +8,7 @@
 #define ASK_PATIENCE_NS 50000000u /* then look whether the other one is still alive */
 #define DEAD_AFTER_NS   500000000u
 
-struct family *family;
+EARLY struct family *family;
 
 static void shared_wait(uint32_t *word, uint32_t seen, uint64_t timeout_ns)
 {

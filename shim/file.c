@@ -289,7 +289,7 @@ struct rl_inode *file_inode(int fd, bool make)
     unsigned at;
     uint32_t gen;
 
-    if (proc.arena == NULL || (e = entry_of(fd, true)) == NULL)
+    if (!(make ? state_arena() : proc.arena != NULL) || (e = entry_of(fd, true)) == NULL)
         return NULL;
     word = rl_load_64(&e->word);
     at = (unsigned)(word & AT_MASK);

@@ -3,12 +3,12 @@
  * init: see init.h.
  *
  * Start-up costs every process that is started with the library, so it does little: resolve names,
- * read the configuration, reserve (not touch) memory. No thread, no ring, no descriptor.
+ * read the configuration. No thread, no ring, no descriptor, no memory that is not in the library;
+ * and what it writes to and calls lies on few pages (EARLY in state.h).
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -28,19 +28,24 @@
 #define POOL_RESERVE   1024u /* nodes for the worker, beyond punch_backlog */
 #define VFORK_QUIET_NS 200000000u
 
-uint64_t state_word_value = WORD_COLD;
-struct process proc;
+EARLY uint64_t state_word_value = WORD_COLD;
+EARLY struct process proc;
 
-static struct config config;
-static char config_text[CFG_FILE_BYTES_MAX];
-static bool configured;
-static uint32_t init_begun;
-static uint32_t ended;
-static char start_dir[PATH_MAX];
+EARLY static bool configured;
+EARLY static uint32_t init_begun;
+EARLY static uint32_t ended;
+
+/* First in .bss, because init.o is the first in the link: so the head of it, all that is used where
+ * there is no file, shares the page that .data ends in. */
+static struct {
+    struct config config;
+    char text[CFG_FILE_BYTES_MAX]; /* the file */
+    char dir[PATH_MAX];            /* where the program started, if somebody asks */
+} start;
 
 const struct config *state_config(void)
 {
-    return configured ? &config : NULL;
+    return configured ? &start.config : NULL;
 }
 
 /* --- configuration --- */
@@ -70,6 +75,40 @@ static void say(enum cfg_log level, const char *line)
     log_line(level, LOG_S(line));
 }
 
+/* Relative paths are meant from where the program started: asked for if there are any, for it costs
+ * a page of memory. */
+static bool relative(const char *path)
+{
+    return path[0] != '\0' && path[0] != '/';
+}
+
+static void remember_directory(const struct settings *s)
+{
+    if ((relative(s->report_path) || relative(s->log_path) || relative(s->stats_path)) &&
+        rl_raw(SYS_getcwd, start.dir, sizeof start.dir) <= 0)
+        start.dir[0] = '\0';
+}
+
+/* For [app] sections and reports. */
+static void remember_program(void)
+{
+    const char *slash =
+        strrchr(program_invocation_name != NULL ? program_invocation_name : "", '/');
+    const char *name = slash != NULL ? slash + 1 : program_invocation_name;
+    char exe[PATH_MAX];
+    long n = rl_raw(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", exe, sizeof exe - 1);
+
+    /* The executable's own name where it can be had: scripts and multi-call programs set argv[0]
+     * as they like, and before libc is set up there is none. */
+    if (n > 0) {
+        exe[n] = '\0';
+        slash = strrchr(exe, '/');
+        name = slash != NULL ? slash + 1 : exe;
+    }
+    for (size_t i = 0; name != NULL && name[i] != '\0' && i < sizeof proc.program - 1; i++)
+        proc.program[i] = name[i];
+}
+
 /* log_line says who speaks, and so do the lines about the configuration. */
 static const char *without_prefix(const char *line)
 {
@@ -88,22 +127,25 @@ static void read_configuration(void)
     bool secure = getauxval(AT_SECURE) != 0;
     int r;
 
-    r = cfg_load(&config, &io, environ, (uid_t)rl_raw(SYS_getuid), secure, config_text,
-                 sizeof config_text, &error);
+    r = cfg_load(&start.config, &io, environ, (uid_t)rl_raw(SYS_getuid), secure, start.text,
+                 sizeof start.text, &error);
     configured = true;
-    cfg_settings(&config, proc.program, NULL, &proc.settings);
-    log_start(&proc.settings, start_dir);
+    if (start.config.nsections != 0) /* else nobody can ask */
+        remember_program();
+    cfg_settings(&start.config, proc.program, NULL, &proc.settings);
+    remember_directory(&proc.settings);
+    log_start(&proc.settings, start.dir);
     if (proc.settings.mode != CFG_MODE_OFF)
-        report_start(&proc.settings, start_dir);
+        report_start(&proc.settings, start.dir);
     if (r != 0) {
         cfg_error_line(&error, line, sizeof line);
         say(CFG_LOG_OFF, without_prefix(line));
     }
     if (!log_wanted(CFG_LOG_INFO))
         return;
-    if (cfg_skip_line(&config, line, sizeof line) > 0)
+    if (cfg_skip_line(&start.config, line, sizeof line) > 0)
         say(CFG_LOG_INFO, without_prefix(line));
-    while (cfg_later_next(&config, &at, &notice))
+    while (cfg_later_next(&start.config, &at, &notice))
         if (cfg_later_line(&notice, line, sizeof line) > 0)
             say(CFG_LOG_INFO, without_prefix(line));
 }
@@ -137,7 +179,7 @@ static void arena_fill(struct arena *arena)
 
 /* Descriptors that came from whoever started us. That many are asked for; above them a direct one
  * is found at its first big write. */
-#define INHERITED_MAX 32
+#define INHERITED_MAX 10
 
 static void look_for_direct(void)
 {
@@ -149,20 +191,59 @@ static void look_for_direct(void)
     }
 }
 
-static void reserve_memory(void)
+/* Two threads may come here at once: one mapping stays. */
+static bool keep(void **place, void *made, size_t bytes)
 {
-    struct arena *arena;
+    void *none = NULL;
 
-    proc.arena_bytes = arena_size((uint32_t)proc.settings.punch_backlog + POOL_RESERVE + 1);
-    arena = map_shared(proc.arena_bytes, NULL);
-    family = map_shared(sizeof *family, NULL);
-    if (arena == NULL || family == NULL) {
-        log_line(CFG_LOG_ERROR, LOG_S("no memory for its tables: the program runs without rlshim"));
-        return;
-    }
+    if (made == NULL)
+        return false;
+    if (!__atomic_compare_exchange_n(place, &none, made, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        rl_raw(SYS_munmap, made, bytes);
+    return true;
+}
+
+/* At the first need, and before the first fork: it has to be the same page on both sides. */
+static bool have_family(void)
+{
+    return __atomic_load_n(&family, __ATOMIC_ACQUIRE) != NULL ||
+           keep((void **)&family, map_shared(sizeof *family, NULL), sizeof *family);
+}
+
+static bool make_arena(void)
+{
+    size_t bytes = arena_size((uint32_t)proc.settings.punch_backlog + POOL_RESERVE + 1);
+    struct arena *arena = map_shared(bytes, NULL);
+
+    if (arena == NULL)
+        return false;
     arena_fill(arena);
-    proc.arena = arena;
-    look_for_direct();
+    rl_store_64(&proc.arena_bytes, bytes);
+    return keep((void **)&proc.arena, arena, bytes);
+}
+
+bool state_arena(void)
+{
+    if (__atomic_load_n(&proc.arena, __ATOMIC_ACQUIRE) != NULL)
+        return true;
+    if (rl_load_32(&proc.works) == 0)
+        return false;
+    if (have_family() && make_arena())
+        return true;
+    if (rl_swap_32(&proc.works, 0) != 0)
+        log_line(CFG_LOG_ERROR, LOG_S("no memory for its tables: the program runs without rlshim"));
+    return false;
+}
+
+/* --- this process --- */
+
+static void remember_process(void)
+{
+    struct timespec now = {0};
+
+    proc.pid = (uint32_t)rl_raw(SYS_getpid);
+    rl_raw(SYS_clock_gettime, CLOCK_REALTIME_COARSE, &now); /* as file times, see evidence.c */
+    proc.started_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 /* --- fork --- */
@@ -171,6 +252,8 @@ void fork_announce(void)
 {
     rl_add_32(&proc.forking, 1);
     rl_add_32(&proc.forks, 1);
+    if (proc.works != 0)
+        have_family();
     rl_fence(); /* pairs with the one in the worker between turning a file on and looking again */
     settle_end_all(WHY_fork);
 }
@@ -193,11 +276,11 @@ static void start_counting(void)
     struct stats_page *page = NULL;
 
     if (proc.settings.stats_path[0] != '\0')
-        page = report_map_stats(proc.settings.stats_path, proc.pid, proc.program);
+        page = report_map_stats(proc.settings.stats_path, proc.pid, proc.started_ns, proc.program);
     if (page != NULL)
         stats_use(page);
-    else
-        stats_page_init(stats, proc.pid, proc.program);
+    else if (proc.settings.report_path[0] != '\0')
+        stats_page_init(stats, proc.pid, proc.started_ns, proc.program);
 }
 
 /* The child has copies of everything but the worker, and of the shared mapping the very thing: it
@@ -207,16 +290,20 @@ void fork_child(void)
     static struct stats_page own;
     uint32_t counting = (uint32_t)state_word_value & WORD_COUNT;
 
-    proc.pid = (uint32_t)rl_raw(SYS_getpid);
+    remember_process();
     proc.forking = 0;
     proc.quiet_ns = 0;
     ended = 0;
     worker_forked();
     file_forked();
-    if (proc.arena != NULL && map_shared(proc.arena_bytes, proc.arena) != NULL)
-        arena_fill(proc.arena);
-    else
-        proc.arena = NULL;
+    if (proc.arena != NULL) {
+        if (map_shared(proc.arena_bytes, proc.arena) != NULL) {
+            arena_fill(proc.arena);
+        } else {
+            proc.arena = NULL;
+            proc.works = 0;
+        }
+    }
     /* The high half stays: descriptors' words that rest on an epoch must not meet it again. */
     state_word_value = (state_word_value & ~(uint64_t)UINT32_MAX) | counting;
     stats = &own;
@@ -225,34 +312,17 @@ void fork_child(void)
 
 /* --- start and end --- */
 
-static void remember_program(void)
-{
-    const char *slash =
-        strrchr(program_invocation_name != NULL ? program_invocation_name : "", '/');
-    const char *name = slash != NULL ? slash + 1 : program_invocation_name;
-    char exe[PATH_MAX];
-    long n = rl_raw(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", exe, sizeof exe - 1);
-
-    /* The executable's own name where it can be had: scripts and multi-call programs set argv[0]
-     * as they like, and before libc is set up there is none. */
-    if (n > 0) {
-        exe[n] = '\0';
-        slash = strrchr(exe, '/');
-        name = slash != NULL ? slash + 1 : exe;
-    }
-    for (size_t i = 0; name != NULL && name[i] != '\0' && i < sizeof proc.program - 1; i++)
-        proc.program[i] = name[i];
-}
+extern void *__dso_handle __attribute__((visibility("hidden")));
+int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *dso);
 
 /* `children = off`: what this process starts does not get the library. */
 static void leave_environment(void)
 {
-    char *preload = getenv("LD_PRELOAD");
-    char *at;
+    char *preload = proc.settings.children ? NULL : getenv("LD_PRELOAD");
+    char *at = preload;
 
-    if (preload == NULL || proc.settings.children)
+    if (preload == NULL)
         return;
-    at = preload;
     while (*at != '\0') {
         size_t len = strcspn(at, ": ");
 
@@ -279,14 +349,13 @@ void state_init(void)
     if (!rl_cas_32(&init_begun, &none, 1))
         return;
     real_init();
-    proc.pid = (uint32_t)rl_raw(SYS_getpid);
-    remember_program();
-    if (rl_raw(SYS_getcwd, start_dir, sizeof start_dir) <= 0)
-        start_dir[0] = '\0';
+    remember_process();
     read_configuration();
     start_counting();
-    if (proc.settings.mode == CFG_MODE_ON)
-        reserve_memory();
+    if (proc.settings.mode == CFG_MODE_ON) {
+        proc.works = 1;
+        look_for_direct();
+    }
     rl_store_64(&state_word_value,
                 proc.settings.mode != CFG_MODE_OFF && (proc.settings.report_path[0] != '\0' ||
                                                        proc.settings.stats_path[0] != '\0' ||
@@ -299,8 +368,9 @@ __attribute__((constructor)) static void begin(void)
 {
     state_init();
     leave_environment();
-    /* Registered before the program's own: prepare runs last, child first. */
-    pthread_atfork(fork_announce, fork_done, fork_child);
+    /* Registered before the program's own: prepare runs last, child first. The function that
+     * pthread_atfork is a page of code for. */
+    __register_atfork(fork_announce, fork_done, fork_child, __dso_handle);
 }
 
 void process_ends(void)
@@ -314,8 +384,9 @@ void process_ends(void)
     family_leave_all();
     if (rl_swap_32(&ended, 1) == 0) {
         if (proc.settings.report_path[0] != '\0' && proc.settings.mode != CFG_MODE_OFF)
-            report_write(stats, &proc.settings, start_dir);
-        report_unmap_stats();
+            report_write(stats, &proc.settings, start.dir);
+        if (proc.settings.stats_path[0] != '\0')
+            report_unmap_stats();
     }
     errno = saved;
 }

@@ -8,18 +8,20 @@
 
 #include "../lockmgr/sync.h"
 #include "log.h"
+#include "state.h"
 
 #ifndef SYS_pidfd_getfd
 #define SYS_pidfd_getfd 438
 #endif
 
-uint32_t log_level;
+EARLY uint32_t log_level;
 
-static struct {
+EARLY static struct {
     uint64_t dev, ino; /* of stderr at program start; ino 0: it was closed */
     bool known;
-    char path[2 * CFG_PATH_BYTES]; /* "": stderr */
+    bool to_file; /* log_file */
 } place;
+static char log_file[2 * CFG_PATH_BYTES];
 static uint32_t worker_tid;
 static uint32_t complained; /* the log file could not be written: said once */
 
@@ -45,11 +47,12 @@ void log_start(const struct settings *s, const char *cwd)
         }
         place.known = true;
     }
-    place.path[0] = '\0';
+    place.to_file = false;
     log_level = s != NULL ? (uint32_t)s->log : CFG_LOG_OFF;
     if (s != NULL && s->log_path[0] != '\0') {
-        struct cfg_text path = cfg_text_in(place.path, sizeof place.path);
+        struct cfg_text path = cfg_text_in(log_file, sizeof log_file);
 
+        place.to_file = true;
         if (s->log_path[0] != '/' && cwd != NULL && cwd[0] == '/') {
             cfg_text_add(&path, cwd);
             cfg_text_add(&path, "/");
@@ -129,7 +132,7 @@ static long to_file(const char *line, size_t n)
 {
     /* O_NONBLOCK: a FIFO without a reader is refused, not waited for. */
     int flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
-    long fd = rl_raw(SYS_openat, AT_FDCWD, place.path, flags, 0644);
+    long fd = rl_raw(SYS_openat, AT_FDCWD, log_file, flags, 0644);
     struct statx stx;
     long ret;
 
@@ -159,7 +162,7 @@ static void complain(int error)
         return;
     begin(&t);
     cfg_text_add(&t, "the log file ");
-    text_safe(&t, place.path, strlen(place.path));
+    text_safe(&t, log_file, strlen(log_file));
     cfg_text_add(&t, " cannot be written: ");
     text_errno(&t, error);
     cfg_text_add(&t, "; name another one with log = LEVEL:FILE. Messages are lost.\n");
@@ -172,7 +175,7 @@ static void emit(enum cfg_log level, char *line, size_t len)
     long ret;
 
     line[len++] = '\n';
-    if (level == CFG_LOG_OFF || place.path[0] == '\0') {
+    if (level == CFG_LOG_OFF || !place.to_file) {
         to_stderr(line, len);
         return;
     }

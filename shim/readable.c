@@ -7,8 +7,9 @@
 #include "readable.h"
 #include "state.h"
 
-#define PAGE_BYTES ((uintptr_t)4096) /* the smallest there is; larger ones are asked about twice   \
-                                      */
+#define PAGE_BYTES                                                                                 \
+    ((uintptr_t)4096) /* the smallest there is; larger ones are asked about twice                  \
+                       */
 #define HOW_UNKNOWN (-1)
 
 /* The kernel copies the set of signals in before it looks at what is to be done with it, so an

@@ -11,22 +11,21 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "real.h"
+#include "state.h"
 
-struct real_calls real;
+EARLY struct real_calls real;
 
-static const struct {
-    const char *name;
-    size_t offset;
-} names[] = {
-#define CALL(ret, name, params) {#name, offsetof(struct real_calls, name)},
+/* One after another, in the order of real's members. Not pointers: each of them would have to be
+ * relocated in every process. */
+static const char names[] =
+#define CALL(ret, name, params) #name "\0"
 #include "calls.def"
 #undef CALL
-};
+    ;
 
 extern ElfW(Dyn) _DYNAMIC[] __attribute__((visibility("hidden")));
 
@@ -72,6 +71,14 @@ static uint32_t gnu_hash(const char *name)
     return h;
 }
 
+/* Not strcmp, which is one page of libc more that few programs need as they start. */
+static bool same(const char *a, const char *b)
+{
+    while (*a == *b && *a != '\0')
+        a++, b++;
+    return *a == *b;
+}
+
 /* A definition of `name` that a plain reference would get: defined here, of the default version. */
 static void *library_find(const struct library *lib, const char *name, uint32_t h)
 {
@@ -92,7 +99,7 @@ static void *library_find(const struct library *lib, const char *name, uint32_t 
         const ElfW(Sym) *sym = &lib->symbols[i];
         uint32_t link = chain[i - first];
 
-        if ((link | 1) == (h | 1) && strcmp(lib->strings + sym->st_name, name) == 0 &&
+        if ((link | 1) == (h | 1) && same(lib->strings + sym->st_name, name) &&
             sym->st_shndx != SHN_UNDEF && ELF64_ST_TYPE(sym->st_info) == STT_FUNC &&
             (lib->versions == NULL || (lib->versions[i] & 0x8000) == 0))
             return (void *)(lib->base + sym->st_value);
@@ -108,6 +115,7 @@ void real_init(void)
     size_t count = 0;
     bool ask_dlsym = false;
     const struct link_map *map = _r_debug.r_map;
+    const char *name = names;
 
     while (map != NULL && map->l_ld != _DYNAMIC)
         map = map->l_next;
@@ -119,13 +127,14 @@ void real_init(void)
         else
             libs[count++] = lib;
     }
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        void **place = (void **)((char *)&real + names[i].offset);
-        uint32_t h = gnu_hash(names[i].name);
+    for (void **place = (void **)&real; *name != '\0'; place++) {
+        uint32_t h = gnu_hash(name);
 
         for (size_t l = 0; *place == NULL && l < count; l++)
-            *place = library_find(&libs[l], names[i].name, h);
+            *place = library_find(&libs[l], name, h);
         if (*place == NULL && (ask_dlsym || count == 0))
-            *place = dlsym(RTLD_NEXT, names[i].name);
+            *place = dlsym(RTLD_NEXT, name);
+        while (*name++ != '\0')
+            ;
     }
 }

@@ -48,7 +48,8 @@ void report_write(const struct stats_page *page, const struct settings *s, const
 /* A page in DIR/rlshim-PID.stats, or NULL after one line on stderr. In a forked child: again, with
  * its own pid; the parent's file stays the parent's. Relative paths: from the directory that was
  * the working directory at the first call. */
-struct stats_page *report_map_stats(const char *dir, uint32_t pid, const char *program);
+struct stats_page *report_map_stats(const char *dir, uint32_t pid, uint64_t started_ns,
+                                    const char *program);
 
 /* At the end of the process: removes the file, if it is this process's. The page stays mapped. */
 void report_unmap_stats(void);

@@ -90,7 +90,8 @@ static long map(long fd, size_t bytes)
     return at;
 }
 
-struct stats_page *report_map_stats(const char *dir, uint32_t pid, const char *program)
+struct stats_page *report_map_stats(const char *dir, uint32_t pid, uint64_t started_ns,
+                                    const char *program)
 {
     int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY;
     struct stats_page *page = NULL;
@@ -125,7 +126,7 @@ struct stats_page *report_map_stats(const char *dir, uint32_t pid, const char *p
         return NULL;
     }
     page = (struct stats_page *)at;
-    stats_page_init(page, pid, program);
+    stats_page_init(page, pid, started_ns, program);
     live.pid = pid;
     return page;
 }

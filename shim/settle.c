@@ -146,6 +146,8 @@ void settle_end_fd(int fd, enum why why)
 
 void settle_end_all(enum why why)
 {
+    if (proc.arena == NULL)
+        return;
     for (int i = 0; i < WORKER_FILES; i++) {
         struct rl_inode *inode = worker_inode(i);
 

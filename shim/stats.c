@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* stats: see stats.h. */
 #include <string.h>
-#include <time.h>
 
+#include "state.h"
 #include "stats.h"
 
 static struct stats_page first_page;
-struct stats_page *stats = &first_page;
+EARLY struct stats_page *stats = &first_page;
 
 static const struct {
-    const char *name, *help;
+    char name[24], help[96]; /* no pointers: those have to be relocated in every process */
     bool peak;
 } counters[] = {
 #define COUNT(name, help) {#name, help, false},
@@ -20,26 +20,24 @@ static const struct {
 };
 
 static const struct {
-    const char *name, *help;
+    char name[16], help[72];
 } reasons[] = {
 #define WHY(name, help) {#name, help},
 #include "why.def"
 #undef WHY
 };
 
-void stats_page_init(struct stats_page *page, uint32_t pid, const char *program)
+void stats_page_init(struct stats_page *page, uint32_t pid, uint64_t started_ns,
+                     const char *program)
 {
-    struct timespec ts;
-
     memset(page, 0, sizeof *page);
-    clock_gettime(CLOCK_REALTIME_COARSE, &ts); /* the clock of file times: evidence.c compares */
     page->magic = STATS_MAGIC;
     page->version = STATS_VERSION;
     page->bytes = sizeof *page;
     page->pid = pid;
     page->counters = STAT_COUNT;
     page->reasons = WHY_COUNT;
-    page->started_ns = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+    page->started_ns = started_ns;
     strncpy(page->program, program, sizeof page->program - 1);
 }
 

@@ -61,7 +61,8 @@ static inline void stat_peak(enum stat_id id, uint64_t n)
         ;
 }
 
-void stats_page_init(struct stats_page *page, uint32_t pid, const char *program);
+void stats_page_init(struct stats_page *page, uint32_t pid, uint64_t started_ns,
+                     const char *program);
 
 /* Moves counting to `page`, which must stay mapped. What was counted so far moves along. */
 void stats_use(struct stats_page *page);

@@ -111,6 +111,16 @@ grep -q "could not be applied (.*): inode [0-9,]*, bytes [0-9,]* to [0-9,]*" "$o
     not_ok "no line says what was lost: $(cat "$out/err")"
 [ "$(lines_said)" -le "$(counter punch_dropped)" ] || not_ok "more lines than losses: $(cat "$out/err")"
 
+# The third of the worker's punches, and the zeros in its place, fail four and three times.
+for error in ENOSPC EIO; do
+    case_name="late fallocate and the zeros in its place: both fail for a while, $error"
+    run "$no_ring" "fallocate:error=$error:when=3..6" "pwrite64:error=$error:when=1..3"
+    [ "$status" = 0 ] || not_ok "exit status $status, $(grep WRONG <<<"$got")"
+    counts punch_postponed
+    counts_none punch_dropped
+    silent
+done
+
 for error in ENOSYS EPERM ENOMEM; do
     case_name="no io_uring: $error"
     run "io_uring_setup:error=$error"
@@ -152,20 +162,23 @@ for fault in pidfd_getfd:error=EPERM pidfd_open:error=EMFILE close_range:error=E
 done
 
 case_name="no memory for the tables"
-# The first mapping of the library is its arena: shared and anonymous, as none of the loader's is.
-run
-n=$(LD_PRELOAD='' strace -f -qq -e trace=mmap -E "LD_PRELOAD=$lib" -o /dev/stdout "$work" 2>/dev/null |
-    grep -n 'MAP_SHARED|MAP_ANONYMOUS' | head -n 1 | cut -d: -f1)
-if [ -n "$n" ]; then
-    run "mmap:error=ENOMEM:when=$n"
-    unharmed
-    grep -q "no memory for its tables: the program runs without rlshim" "$out/err" ||
-        not_ok "nothing says so: $(cat "$out/err")"
-    [ "$(lines_said)" = 1 ] || not_ok "more than one line: $(cat "$out/err")"
-    counts_none punch_deferred
-else
-    not_ok "the tables' mapping was not found"
-fi
+# The tables are made at the first punch. The library's mappings are the ones that reserve nothing;
+# the first line of the trace is the main thread's, and so are the numbers.
+for which in 1 2; do
+    run mmap:error=ENOMEM:when=65535
+    n=$(awk -v which=$which 'NR == 1 { main = $1 } $1 == main && /mmap\(/ { n++ }
+        $1 == main && /MAP_SHARED\|MAP_ANONYMOUS\|MAP_NORESERVE/ && ++seen == which { print n; exit }' "$out/trace")
+    if [ -n "$n" ]; then
+        run "mmap:error=ENOMEM:when=$n"
+        unharmed
+        grep -q "no memory for its tables: the program runs without rlshim" "$out/err" ||
+            not_ok "nothing says so: $(cat "$out/err")"
+        [ "$(lines_said)" = 1 ] || not_ok "more than one line: $(cat "$out/err")"
+        counts_none punch_deferred
+    else
+        not_ok "the tables' mapping was not found"
+    fi
+done
 
 echo "$failures checks failed"
 [ "$failures" = 0 ]
