@@ -42,13 +42,8 @@ SAN       := $(SAN_$(VARIANT))
 
 LOCKMGR  := ranges range_table drain gate inode_table
 # init first: it begins .bss with what start-up writes to.
-SHIM_CORE := init config config_load config_match config_notice config_value control evidence \
-             execute_elide execute_read execute_space execute_write family file fs_kind log policy_punch \
-             policy_split policy_truncate readable real report report_json report_stats \
-             report_text settle stat_times stats text unwind worker worker_loop write_mark
-SHIM_CALLS := call_aio call_attr call_copy call_exec call_fd call_map call_mount call_name call_open \
-              call_privilege call_process call_raw call_read call_space call_stat call_stream \
-              call_sync call_write
+SHIM_CORE  := init $(filter-out call_% init ring,$(basename $(notdir $(wildcard shim/*.c))))
+SHIM_CALLS := $(basename $(notdir $(wildcard shim/call_*.c)))
 CMD_SRC  := $(wildcard shim/cmd/*.c)
 CMD_CORE := config config_load config_match config_notice config_value report_json report_text \
             report stats text log

@@ -34,7 +34,8 @@
  *   r = pwrite(…);
  *   the same wait again: a punch queued during the write may have been applied before the write
  *   landed and still read as zeros now; returning before it left the table would let a reader see
- *   zeros first and the data later.
+ *   zeros first and the data later. The shim does better: no punch is queued beside a write that it
+ *   meets (shim/announce.h), so there is nothing to wait for afterwards.
  *
  * Passes: the consumer works in numbered passes. Beginning one claims every range queued so far and
  * none that comes later, so a stream of new ranges cannot hold up a settle: whoever waits for what

@@ -3,8 +3,8 @@
  * call_copy: calls that move or show file data inside the kernel: copies between descriptors, and
  * those ioctls that look at extents or change them.
  *
- * Both files are settled before: the source so that its holes are holes, the target so that no
- * punch comes after the copy. And the target again afterwards, for punches queued meanwhile.
+ * Both files are settled before, the source so that its holes are holes, the target so that no
+ * punch comes after the copy; and nothing is queued for either meanwhile.
  */
 #include <linux/fiemap.h>
 #include <linux/fs.h>
@@ -13,13 +13,14 @@
 #include "call.h"
 
 #define COPY(in, out, call)                                                                        \
-    struct write_mark mark __attribute__((cleanup(execute_change_ends))) = {.fs = NULL};           \
-    ssize_t n;                                                                                     \
+    FLIGHT(from_leg, in);                                                                          \
+    FLIGHT(to_leg, out);                                                                           \
+    struct announcement from __attribute__((cleanup(execute_beside_ends))) = {.fs = NULL};         \
+    struct announcement to __attribute__((cleanup(execute_beside_ends))) = {.fs = NULL};           \
                                                                                                    \
-    WHEN_BUSY(settle_fd(in, WHY_copy); execute_change_begins(out, WHY_copy, &mark));               \
-    n = call;                                                                                      \
-    SETTLE_FD(out, WHY_copy);                                                                      \
-    return n
+    WHEN_BUSY(execute_beside_begins(in, WHY_copy, &from);                                          \
+              execute_beside_begins(out, WHY_copy, &to));                                          \
+    return call
 
 ssize_t copy_file_range(int in, off_t *in_off, int out, off_t *out_off, size_t n_bytes,
                         unsigned flags)
@@ -129,12 +130,12 @@ static void touch_settle(int fd, enum touch touch)
 
 /* Before the call. One that names several files ends deferral for all: those cannot be announced.
  */
-static void touch_begins(int fd, enum touch touch, struct write_mark *mark)
+static void touch_begins(int fd, enum touch touch, struct announcement *mine)
 {
     if (touch == TOUCH_END)
         call_end_fd(fd, WHY_ioctl);
     else if (touch == TOUCH_FILE)
-        execute_change_begins(fd, WHY_ioctl, mark);
+        execute_beside_begins(fd, WHY_ioctl, mine);
     else if (touch == TOUCH_ALL)
         settle_end_all(WHY_ioctl);
 }
@@ -157,7 +158,6 @@ static void loop_takes(unsigned long request, const void *arg)
 /* Whatever follows is one word, if anything: libc's own takes it out the same way. */
 int ioctl(int fd, unsigned long request, ...)
 {
-    uint64_t word = state_word();
     enum touch touch;
     va_list args;
     void *arg;
@@ -171,15 +171,19 @@ int ioctl(int fd, unsigned long request, ...)
         call_enter();
         loop_takes(request, arg);
     }
-    if (state_idle(word))
-        return real.ioctl(fd, request, arg);
-    state_enter(word);
     touch = touch_of(request);
+    if (likely(touch == TOUCH_NOT)) {
+        call_enter();
+        return real.ioctl(fd, request, arg);
+    }
 
-    struct write_mark mark __attribute__((cleanup(execute_change_ends))) = {.fs = NULL};
+    /* Which other files these name is not looked at: none is turned on meanwhile. */
+    struct leg *const leg __attribute__((cleanup(flight_end))) =
+        touch == TOUCH_ALL ? flight_begin_anywhere() : flight_begin(fd);
+    struct announcement mine __attribute__((cleanup(execute_beside_ends))) = {.fs = NULL};
 
-    touch_begins(fd, touch, &mark);
+    WHEN_BUSY(touch_begins(fd, touch, &mine));
     r = real.ioctl(fd, request, arg);
-    touch_settle(fd, touch);
+    WHEN_BUSY(touch_settle(fd, touch));
     return r;
 }

@@ -1,72 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * call_read: the read family.
- *
- * The hottest path of all: one look at the state word, the real call, a second look. If the word
- * moved meanwhile, a file was turned on while this call was in the kernel, and what it returned may
- * have to be made good (execute_read_late). Everything else is kept out of line.
- */
-#include "call.h"
+/* call_read: the read family. */
+#include "call_io.h"
 
-/* Not idle: something may be queued, or calls are counted, or nothing is initialised yet. */
+/* Not idle: something may be queued, or nothing is initialised yet. */
 static ssize_t read_busy(const struct io *io, uint64_t word)
 {
-    ssize_t n;
-
     state_enter(word);
     word = state_word();
     if ((word & WORD_COUNT) != 0)
         stat_add(STAT_calls_read, 1);
     if ((word & WORD_FILES) != 0)
         return execute_read(io);
-    n = io->issue(io, io->iov, io->count, io->off);
-    return state_word() == word ? n : execute_read_late(io, n);
+    return io->issue(io, io->iov, io->count, io->off);
 }
 
-/*
- * READS(name, parameters, arguments, piece, plan, refused)
- *   piece    arguments for a part of it: io, iov, count, off
- *   plan     the fields of struct io that differ
- *   refused  arguments that the kernel refuses as a whole: made plainly, whatever is queued
- */
-#define READS(name, params, args, piece, plan, refused)                                            \
-    static ssize_t name##_piece(const struct io *io, const struct iovec *iov, int count,           \
-                                off_t off)                                                         \
-    {                                                                                              \
-        (void)io, (void)iov, (void)count, (void)off;                                               \
-        return real.name piece;                                                                    \
-    }                                                                                              \
-    static __attribute__((noinline)) ssize_t name##_when_busy(uint64_t word, READ_PARAMS params)   \
-    {                                                                                              \
-        if (refused) {                                                                             \
-            state_enter(word);                                                                     \
-            return real.name args;                                                                 \
-        }                                                                                          \
-        return read_busy(&(struct io){.fd = fd, .issue = name##_piece, READ_PARAMS plan}, word);   \
-    }                                                                                              \
-    static __attribute__((noinline)) ssize_t name##_made_late(ssize_t done, READ_PARAMS params)    \
-    {                                                                                              \
-        return execute_read_late(&(struct io){.fd = fd, .issue = name##_piece, READ_PARAMS plan},  \
-                                 done);                                                            \
-    }                                                                                              \
-    ssize_t name params                                                                            \
-    {                                                                                              \
-        uint64_t word = state_word();                                                              \
-                                                                                                   \
-        if (call_direct(word)) {                                                                   \
-            ssize_t done = real.name args;                                                         \
-                                                                                                   \
-            call_counted(word, STAT_calls_read);                                                   \
-            return likely(state_word() == word) ? done : name##_made_late(done, READ_PARAMS args); \
-        }                                                                                          \
-        return name##_when_busy(word, READ_PARAMS args);                                           \
-    }
-#define READ_PARAMS(...) __VA_ARGS__
-#define UNUSED           __attribute__((unused))
-
-#define ONE(buf, n) .iov = &(struct iovec){buf, n}, .count = 1
-#define BAD(n)      ((ssize_t)(n) < 0)
-#define BAD_IOV     !readable_vector(iov, count)
+#define READS(...) IO_CALL(read, __VA_ARGS__, false)
 
 /* at the file position */
 READS(read, (int fd, void *buf, size_t n), (fd, buf, n), (io->fd, iov->iov_base, iov->iov_len),

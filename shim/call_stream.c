@@ -177,9 +177,10 @@ int closedir(DIR *dir)
 /* printf to a descriptor: written at the file position by libc itself, so the queue has to be empty
  * before, and nothing may be queued meanwhile. */
 #define DPRINTFS(call)                                                                             \
-    struct write_mark mark __attribute__((cleanup(execute_change_ends))) = {.fs = NULL};           \
+    FLIGHT(leg, fd);                                                                               \
+    struct announcement mine __attribute__((cleanup(execute_beside_ends))) = {.fs = NULL};           \
                                                                                                    \
-    WHEN_BUSY(execute_change_begins(fd, WHY_position, &mark));                                     \
+    WHEN_BUSY(execute_beside_begins(fd, WHY_position, &mine));                                     \
     return call
 
 int vdprintf(int fd, const char *format, va_list args)

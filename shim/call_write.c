@@ -7,13 +7,11 @@
  * has to be known that it can be read (readable.h), so vectors go the short way only in a process
  * that has no O_DIRECT descriptor.
  */
-#include "call.h"
+#include "call_io.h"
 
 /* Not idle, or a big one. */
 static ssize_t write_busy(const struct io *io, uint64_t word)
 {
-    ssize_t n;
-
     state_enter(word);
     word = state_word();
     if ((word & WORD_COUNT) != 0)
@@ -21,55 +19,11 @@ static ssize_t write_busy(const struct io *io, uint64_t word)
     if ((word & WORD_FILES) != 0 ||
         (io_bytes(io->iov, io->count) >= GATE_MIN_BYTES && state_works()))
         return execute_write(io);
-    n = io->issue(io, io->iov, io->count, io->off);
-    if (state_word() != word)
-        execute_write_late(io, n);
-    return n;
+    return io->issue(io, io->iov, io->count, io->off);
 }
 
-/*
- * WRITES(name, parameters, arguments, piece, plan, refused, is_big): see READS in call_read.c.
- */
-#define WRITES(name, params, args, piece, plan, refused, is_big)                                   \
-    static ssize_t name##_piece(const struct io *io, const struct iovec *iov, int count,           \
-                                off_t off)                                                         \
-    {                                                                                              \
-        (void)io, (void)iov, (void)count, (void)off;                                               \
-        return real.name piece;                                                                    \
-    }                                                                                              \
-    static __attribute__((noinline)) ssize_t name##_when_busy(uint64_t word, WRITE_PARAMS params)  \
-    {                                                                                              \
-        if (refused) {                                                                             \
-            state_enter(word);                                                                     \
-            return real.name args;                                                                 \
-        }                                                                                          \
-        return write_busy(&(struct io){.fd = fd, .issue = name##_piece, WRITE_PARAMS plan}, word); \
-    }                                                                                              \
-    static __attribute__((noinline)) ssize_t name##_made_late(ssize_t done, WRITE_PARAMS params)   \
-    {                                                                                              \
-        execute_write_late(&(struct io){.fd = fd, .issue = name##_piece, WRITE_PARAMS plan},       \
-                           done);                                                                  \
-        return done;                                                                               \
-    }                                                                                              \
-    ssize_t name params                                                                            \
-    {                                                                                              \
-        uint64_t word = state_word();                                                              \
-                                                                                                   \
-        if (call_direct(word) && likely(!(is_big))) {                                              \
-            ssize_t done = real.name args;                                                         \
-                                                                                                   \
-            call_counted(word, STAT_calls_write);                                                  \
-            return likely(state_word() == word) ? done                                             \
-                                                : name##_made_late(done, WRITE_PARAMS args);       \
-        }                                                                                          \
-        return name##_when_busy(word, WRITE_PARAMS args);                                          \
-    }
-#define WRITE_PARAMS(...) __VA_ARGS__
-
-#define ONE(buf, n) .iov = &(struct iovec){(void *)(uintptr_t)buf, n}, .count = 1
-#define BAD(n)      ((ssize_t)(n) < 0)
+#define WRITES(...) IO_CALL(write, __VA_ARGS__)
 #define BIG(n)      ((n) >= GATE_MIN_BYTES)
-#define BAD_IOV     !readable_vector(iov, count)
 #define BIG_IOV     (rl_load_32(&proc.direct) != 0)
 
 /* at the file position */

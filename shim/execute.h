@@ -11,8 +11,9 @@
 
 #include <sys/uio.h>
 
+#include "flight.h"
 #include "settle.h"
-#include "write_mark.h"
+#include "announce.h"
 
 /* One read or write as the program made it. */
 struct io {
@@ -22,6 +23,7 @@ struct io {
     off_t off;       /* meaningless unless positional */
     int flags;       /* RWF_* */
     bool positional; /* off says where; else the file position */
+    struct leg *leg; /* this call's (flight.h) */
     /* The real call of the same name, for these pieces at that offset. */
     ssize_t (*issue)(const struct io *io, const struct iovec *iov, int count, off_t off);
 };
@@ -42,16 +44,11 @@ static inline size_t io_bytes(const struct iovec *iov, int count)
 ssize_t execute_read(const struct io *io);
 ssize_t execute_write(const struct io *io);
 
-/* Announces that the file behind fd is being changed by a call we do not follow (copy_file_range,
- * splice, an ioctl), from before the call until after it: settles, and makes punches that come
- * meanwhile be applied before they return. Nothing when nothing is on. */
-void execute_change_begins(int fd, enum why why, struct write_mark *mark);
-void execute_change_ends(struct write_mark *mark);
-
-/* The late look: the call was made plainly because the word said idle, returned n, and the word has
- * changed since. Makes good what a range queued meanwhile could have spoiled. */
-ssize_t execute_read_late(const struct io *io, ssize_t n);
-void execute_write_late(const struct io *io, ssize_t n);
+/* Announces that the file behind fd is being read or changed by a call we do not follow
+ * (copy_file_range, splice, an ioctl), from before the call until after it: settles, and punches
+ * that come meanwhile are made in their callers. Nothing when nothing is on. */
+void execute_beside_begins(int fd, enum why why, struct announcement *mine);
+void execute_beside_ends(struct announcement *mine);
 
 /* A call that makes the kernel drain direct I/O on fd's inode: settles the inode (unless it is a
  * punch), passes the gate, and makes the call. */
@@ -81,7 +78,7 @@ struct drain_hold {
     struct rl_inode *inode;
     rl_ticket ticket;
     bool gated;
-    struct write_mark mark;
+    struct announcement mine;
 };
 void execute_hold_path(int dirfd, const char *path, struct drain_hold *hold);
 void execute_release(struct drain_hold *hold);

@@ -7,7 +7,6 @@
 
 #define SPANS_MAX  32 /* queued ranges one read can be combined with; more: apply them first */
 #define READ_TRIES 4
-#define PARTS_MAX  64 /* iovecs in one repeated read */
 
 /* Zeros what the spans cover of the first n bytes of the buffers, whose first byte is at `start`.
  */
@@ -88,91 +87,23 @@ static ssize_t read_around(const struct io *io, struct rl_inode *inode, off_t of
     return io->issue(io, io->iov, io->count, off);
 }
 
-static ssize_t issue_raw_preadv(const struct io *io, const struct iovec *iov, int count, off_t off)
-{
-    long n = rl_raw(SYS_preadv, io->fd, iov, count, off, 0);
-
-    if (n < 0)
-        errno = (int)-n;
-    return n;
-}
-
-/* Reads the n bytes that were just read at the file position once more, with the queue taken into
- * account: only those, so that the result still fits the position. */
-static void read_again(const struct io *io, struct rl_inode *inode, ssize_t n)
-{
-    struct iovec part[PARTS_MAX];
-    struct io again = {.fd = io->fd, .iov = part, .positional = true, .issue = issue_raw_preadv};
-    size_t left = (size_t)n;
-    int saved = errno;
-
-    again.off = position(io->fd) - n;
-    for (int i = 0; i < io->count && left > 0 && again.off >= 0;) {
-        size_t bytes = 0;
-
-        for (again.count = 0; i < io->count && left > 0 && again.count < PARTS_MAX; i++) {
-            size_t len = io->iov[i].iov_len < left ? io->iov[i].iov_len : left;
-
-            part[again.count++] = (struct iovec){io->iov[i].iov_base, len};
-            bytes += len;
-            left -= len;
-        }
-        if (inode != NULL)
-            read_around(&again, inode, again.off, false);
-        else
-            issue_raw_preadv(&again, part, again.count, again.off);
-        again.off += (off_t)bytes;
-    }
-    errno = saved;
-}
-
-static bool is_regular(int fd)
-{
-    struct stat st;
-
-    return rl_raw(SYS_fstat, fd, &st) == 0 && S_ISREG(st.st_mode);
-}
-
-ssize_t execute_read_late(const struct io *io, ssize_t n)
-{
-    struct rl_inode *inode;
-    int saved = errno;
-
-    if (n <= 0)
-        return n;
-    /* Not only if deferral is on for the file now: it may have been on, and ended, within the read.
-     */
-    inode = file_inode(io->fd, false);
-    if (inode != NULL || is_regular(io->fd)) {
-        if (io->positional)
-            n = inode != NULL ? read_around(io, inode, io->off, false)
-                              : io->issue(io, io->iov, io->count, io->off);
-        else if (file_claim_position(io->fd))
-            read_again(io, inode, n);
-        /* else nobody can say which bytes these were: it was a read beside the punch */
-    }
-    if (n >= 0)
-        errno = saved;
-    return n;
-}
-
 ssize_t execute_read(const struct io *io)
 {
-    uint64_t word = state_word();
     struct rl_inode *inode = file_active(io->fd);
-    ssize_t n;
     off_t at;
 
-    if (inode == NULL) {
-        n = io->issue(io, io->iov, io->count, io->off);
-        return unlikely(state_word() != word) ? execute_read_late(io, n) : n;
-    }
+    if (inode == NULL)
+        return io->issue(io, io->iov, io->count, io->off);
     if (io->positional)
         return read_around(io, inode, io->off, false);
-    if (file_claim_position(io->fd) && (at = position(io->fd)) >= 0) {
-        n = read_around(io, inode, at, true);
-        return n;
+    if (file_claim_position(io->fd)) {
+        SIGNALS(signals);
+        signals_block(&signals);
+        if ((at = position(io->fd)) >= 0)
+            return read_around(io, inode, at, true);
     }
+    ANNOUNCEMENT(mine);
+    announce(&mine, inode, NULL);
     if (would_wait(io, inode, 0, RL_FOREVER))
         return -1;
     settle_inode(inode, WHY_position);

@@ -8,26 +8,25 @@
 #include "policy_split.h"
 #include "worker.h"
 
-#define ARM_AFTER_NS    20000000u
 #define WORKER_RETRY_NS 10000000u
 
 __thread struct rl_gate *gate_mine;
 __thread const void *gate_mine_at;
 
-void execute_change_begins(int fd, enum why why, struct write_mark *mark)
+void execute_beside_begins(int fd, enum why why, struct announcement *mine)
 {
     struct rl_inode *inode = file_active(fd);
 
-    mark->fs = NULL;
+    mine->fs = NULL;
     if (inode == NULL)
         return;
-    write_mark_set(mark, file_state(inode), NULL);
+    announce(mine, inode, NULL);
     settle_inode(inode, why);
 }
 
-void execute_change_ends(struct write_mark *mark)
+void execute_beside_ends(struct announcement *mine)
 {
-    write_mark_clear(mark);
+    announce_over(mine);
 }
 
 static bool drains_gated(const struct rl_inode *inode)
@@ -88,8 +87,13 @@ static bool queue_punch(const struct drain_call *call, struct rl_inode *inode, u
         return false;
     }
     clock_gettime(CLOCK_REALTIME_COARSE, &now); /* what the kernel would have put into mtime */
+    if (!announce_put_begins(fs, start, start + (uint64_t)call->len)) {
+        *reason = STAT_punch_no_moment;
+        return false;
+    }
     put = rl_table_put(&inode->table, &proc.arena->pool, act, start, start + (uint64_t)call->len,
                        first ? rl_now_ns() : rl_load_64(&inode->table.first_ns));
+    announce_put_ends(fs);
     if (put == RL_PUT_FULL)
         *reason = STAT_punch_no_backlog;
     if (put == RL_PUT_CLOSED)
@@ -104,8 +108,6 @@ static bool queue_punch(const struct drain_call *call, struct rl_inode *inode, u
         stat_add(STAT_punch_merged, 1);
     if (first)
         worker_wake();
-    if (unlikely(write_mark_meets(fs, start, start + (uint64_t)call->len)))
-        settle_range(inode, start, start + (uint64_t)call->len, WHY_write);
     return true;
 }
 
@@ -175,21 +177,14 @@ static int execute_punch(const struct drain_call *call, struct rl_inode *inode)
     r = drain_gated(call, inode);
     if (plan.act == PUNCH_INLINE_AND_ASK && r == 0)
         ask_for_evidence(call, inode);
-    /* The table was on before this call, so a write that is not announced began before that, and
-     * the kernel made this punch wait for it; unless its thread was stopped between looking at the
-     * word and entering the kernel, or the file system does not wait: therefore some time as well.
-     */
-    if (plan.act == PUNCH_DEFER && r == 0 && rl_load_32(&inode->table.act) == act &&
-        rl_now_ns() - rl_load_64(&fs->on_ns) > ARM_AFTER_NS)
-        rl_store_32(&fs->armed, 1);
     return r;
 }
 
 int execute_fallocate(const struct drain_call *call)
 {
     bool punch = call->mode == (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE);
+    FLIGHT(leg, call->fd);
     struct rl_inode *inode;
-    int r;
 
     stat_add(STAT_calls_space, 1);
     if (proc.works == 0 || proc.sandboxed != 0 || (inode = file_inode(call->fd, punch)) == NULL) {
@@ -202,16 +197,15 @@ int execute_fallocate(const struct drain_call *call)
     }
     if (punch)
         return execute_punch(call, inode);
-    WRITE_MARK(mark);
-    write_mark_set(&mark, file_state(inode), NULL);
+    ANNOUNCEMENT(mine);
+    announce(&mine, inode, NULL);
     settle_inode(inode, WHY_fallocate);
-    r = space_again(call, inode, drain_gated(call, inode));
-    settle_inode(inode, WHY_fallocate); /* punches queued meanwhile: as after a write */
-    return r;
+    return space_again(call, inode, drain_gated(call, inode));
 }
 
 int execute_truncate(const struct drain_call *call)
 {
+    FLIGHT(leg, call->fd);
     enum elide elide = ELIDE_NO;
     struct rl_inode *inode;
     int r;
@@ -224,19 +218,14 @@ int execute_truncate(const struct drain_call *call)
         elide = elide_truncate(call->fd, call->len);
     if (elide == ELIDE_YES)
         return 0;
-    if (inode == NULL) {
-        r = call->issue(call);
-        if (elide == ELIDE_LEARN && r == 0)
-            elide_learn(call->fd);
-        return r;
+    ANNOUNCEMENT(mine);
+    if (inode != NULL) {
+        announce(&mine, inode, NULL);
+        settle_inode(inode, WHY_truncate);
     }
-    WRITE_MARK(mark);
-    write_mark_set(&mark, file_state(inode), NULL);
-    settle_inode(inode, WHY_truncate);
-    r = drain_gated(call, inode);
+    r = inode != NULL ? drain_gated(call, inode) : call->issue(call);
     if (elide == ELIDE_LEARN && r == 0)
         elide_learn(call->fd);
-    settle_inode(inode, WHY_truncate);
     return r;
 }
 
@@ -253,7 +242,7 @@ void execute_hold_path(int dirfd, const char *path, struct drain_hold *hold)
     inode = file_by_identity(st.st_dev, st.st_ino);
     if (inode == NULL)
         return;
-    write_mark_set(&hold->mark, file_state(inode), NULL);
+    announce(&hold->mine, inode, NULL);
     settle_inode(inode, WHY_truncate);
     hold->inode = inode;
     hold->gated = drains_gated(inode);
@@ -269,7 +258,6 @@ void execute_release(struct drain_hold *hold)
         return;
     if (hold->gated)
         rl_gate_leave_exclusive(&hold->inode->gate, hold->ticket);
-    settle_inode(hold->inode, WHY_truncate);
-    write_mark_clear(&hold->mark);
+    announce_over(&hold->mine);
     hold->inode = NULL;
 }

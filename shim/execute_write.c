@@ -135,58 +135,32 @@ static ssize_t issue_inside(const struct io *io, const struct iovec *iov, int co
 static ssize_t write_around(const struct io *io, const struct iovec *iov, int count, off_t off,
                             struct rl_inode *gated)
 {
-    uint64_t word = state_word();
     struct rl_inode *inode = file_active(io->fd);
     size_t bytes = io_bytes(iov, count);
     int saved = errno; /* a success leaves it alone, also the second try's */
     struct rl_span range = {0, RL_FOREVER};
     bool known;
-    ssize_t n;
+    ANNOUNCEMENT(mine);
+    SIGNALS(signals);
 
-    if (inode == NULL) {
-        n = write_rest(io, iov, count, off, issue_inside(io, iov, count, off, gated), bytes, saved);
-        if (unlikely(state_word() != word))
-            execute_write_late(io, n);
-        return n;
-    }
-    WRITE_MARK(mark);
+    if (inode == NULL)
+        return write_rest(io, iov, count, off, issue_inside(io, iov, count, off, gated), bytes,
+                          saved);
+    if (!io->positional)
+        signals_block(&signals);
     known = write_range(io, off, bytes, &range);
+    announce(&mine, inode, known ? &range : NULL);
     if ((io->flags & RWF_NOWAIT) != 0 && settle_asked(inode, range.start, range.end)) {
-        /* As where the kernel would have to wait. What is queued after this look is waited for
-         * below: the bytes are written by then, and there is no other answer. */
-        errno = EAGAIN;
+        errno = EAGAIN; /* as where the kernel would have to wait */
         return -1;
     }
     if (!known) {
-        write_mark_set(&mark, file_state(inode), NULL);
         settle_inode(inode, WHY_position);
-        n = write_rest(io, iov, count, off, issue_inside(io, iov, count, off, gated), bytes, saved);
-        if (n > 0)
-            settle_inode(inode, WHY_position);
-        return n;
-    }
-    write_mark_set(&mark, file_state(inode), &range);
-    if (rl_table_maybe(&inode->table, range.start, range.end)) {
+    } else if (rl_table_maybe(&inode->table, range.start, range.end)) {
         settle_range(inode, range.start, range.end, WHY_write);
         stat_add(STAT_write_waited, 1);
     }
-    n = write_rest(io, iov, count, off, issue_inside(io, iov, count, off, gated), bytes, saved);
-    if (n <= 0)
-        return n;
-    settle_range(inode, range.start, range.end, WHY_write);
-    return n;
-}
-
-void execute_write_late(const struct io *io, ssize_t n)
-{
-    struct rl_inode *inode;
-    int saved = errno;
-
-    /* Everything that was queued while we wrote has to be gone before we return; which bytes they
-     * were does not matter for a thing that happens once per file. */
-    if (n > 0 && (inode = file_active(io->fd)) != NULL)
-        settle_inode(inode, WHY_write);
-    errno = saved;
+    return write_rest(io, iov, count, off, issue_inside(io, iov, count, off, gated), bytes, saved);
 }
 
 /* No piece can be refused for a reason for which the kernel would have refused the whole:
@@ -240,18 +214,12 @@ static ssize_t write_pieces(const struct io *io, struct rl_inode *inode, size_t 
 
 /* One write() cannot be interrupted by a handler that writes through the same descriptor; several
  * in a row must not be either. */
-static void signals_back(uint64_t *mask)
-{
-    rl_raw(SYS_rt_sigprocmask, SIG_SETMASK, mask, NULL, sizeof *mask);
-}
-
 static ssize_t write_pieces_at_position(const struct io *io, struct rl_inode *inode, size_t bytes,
                                         size_t piece)
 {
-    uint64_t all = ~(uint64_t)0;
-    uint64_t mask __attribute__((cleanup(signals_back))) = 0;
+    SIGNALS(signals);
 
-    rl_raw(SYS_rt_sigprocmask, SIG_SETMASK, &all, &mask, sizeof mask);
+    signals_block(&signals);
     return write_pieces(io, inode, bytes, piece);
 }
 
@@ -289,11 +257,12 @@ ssize_t execute_write(const struct io *io)
     if (!plan.gate)
         return write_around(io, io->iov, io->count, io->off, NULL);
     /* Announced even while nothing is on: a file may be turned on within a long write. */
-    WRITE_MARK(mark);
-    write_mark_set(&mark, fs,
-                   io->positional && io->off >= 0 && bytes <= RL_FOREVER - (uint64_t)io->off
-                       ? &(struct rl_span){(uint64_t)io->off, (uint64_t)io->off + bytes}
-                       : NULL);
+    ANNOUNCEMENT(mine);
+    announce(&mine, inode,
+             io->positional && io->off >= 0 && bytes <= RL_FOREVER - (uint64_t)io->off
+                 ? &(struct rl_span){(uint64_t)io->off, (uint64_t)io->off + bytes}
+                 : NULL);
+    flight_land(io->leg); /* long, and announced: no file need wait for it to be turned on */
     if (plan.piece_bytes != 0)
         return io->positional ? write_pieces(io, inode, bytes, plan.piece_bytes)
                               : write_pieces_at_position(io, inode, bytes, plan.piece_bytes);

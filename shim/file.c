@@ -243,7 +243,7 @@ static bool describe(int fd, struct rl_inode *inode, uint32_t gen)
     fs->never = fs->asked = fs->refusal = fs->refusals = 0;
     fs->refused_ns = 0;
     memset(fs->writing, 0, sizeof fs->writing);
-    fs->writing_anywhere = fs->armed = 0;
+    fs->writing_anywhere = fs->putting = fs->armed = 0;
     settings_of(fd, fs);
     rl_add_32(&proc.entries, 1);
     rl_store_32(&fs->gen, gen);

@@ -41,14 +41,12 @@ struct file_state {
     /* settings in force for this file */
     uint64_t punch_delay_ns, punch_call_max_bytes, split_bytes;
     uint8_t gate, share, punch, stat_mode, truncate_mode;
-    /* Writes under way while the range table is on, packed like its wants, and those that do not
-     * fit. A punch that meets one is applied before it returns (execute.c). */
+    /* Calls under way that a punch must not be queued beside (announce.h): packed like the table's
+     * wants, and those that do not fit or whose place is not known. */
     uint64_t writing[FILE_WRITING];
     uint32_t writing_anywhere;
-    /* The table is on, and a punch went through the kernel since: writes that began before it was
-     * on have been waited for. */
-    uint32_t armed;
-    uint64_t on_ns; /* CLOCK_MONOTONIC when it was last turned on */
+    uint32_t putting; /* punches between their look at those and their queueing */
+    uint32_t armed; /* on, and every call that began before it was is over: punches may queue */
 };
 
 struct file_state *file_state(const struct rl_inode *inode);

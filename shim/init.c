@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "family.h"
+#include "flight.h"
 #include "init.h"
 #include "log.h"
 #include "real.h"
@@ -296,6 +297,7 @@ void fork_child(void)
     ended = 0;
     worker_forked();
     file_forked();
+    flight_forked();
     if (proc.arena != NULL) {
         if (map_shared(proc.arena_bytes, proc.arena) != NULL) {
             arena_fill(proc.arena);

@@ -5,9 +5,9 @@
  * The word: low half 0 means that nothing is queued, nothing is being written in pieces at a shared
  * position, and nobody wants calls counted: the call goes straight to the kernel. Otherwise the low
  * half holds the number of files with deferral on (bits 0-27) and the flags below. The high half is
- * a number that goes up whenever a file is turned on: a call that read the word before and after
- * its kernel call and found it equal met no queued range (state_word, and the "late look" in
- * call_read.c and call_write.c).
+ * a number that goes up whenever a file is turned on, so that what a descriptor was found to be
+ * (file.c) can be known to be out of date. Data calls say that they are under way before they look
+ * (flight.h).
  */
 #ifndef SHIM_STATE_H
 #define SHIM_STATE_H

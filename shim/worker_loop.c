@@ -8,10 +8,12 @@
 #include <linux/close_range.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 
 #include "control.h"
 #include "evidence.h"
 #include "family.h"
+#include "flight.h"
 #include "log.h"
 #include "policy_split.h"
 #include "ring.h"
@@ -23,6 +25,8 @@
 #define RETRY_NS        100000000u /* after a punch that could not be applied */
 #define URGENT_RETRY_NS 10000000u  /* the same while somebody waits for it */
 #define TRIES_MAX       10
+#define LOOK_FIRST_NS   50000u /* between looks at calls that began before a file was on; doubles */
+#define LOOK_MOST_NS    5000000u
 #define SLEEP_MAX_NS    50000000u /* orders from outside (rlshim off, the family) wake nobody */
 
 /* A file with deferral on. Worker only. */
@@ -47,6 +51,9 @@ struct job {
     uint64_t used_ns;       /* when there was last something to do */
     uint64_t retry_ns;      /* nothing before this, 0 none */
     unsigned tries;         /* failed in a row */
+    uint32_t since;         /* the look (flight.h) whose calls must be over first; 0: they are */
+    uint64_t look_ns;       /* when to look again, and */
+    uint64_t look_after_ns; /* how long to wait then */
 };
 
 static struct job jobs[WORKER_FILES];
@@ -83,7 +90,6 @@ static void turn_on(int slot, struct rl_inode *inode, struct file_state *fs, uin
                               .gate_moved_ns = rl_now_ns()};
     rl_store_32(&worker_files[slot], rl_inode_index(&proc.arena->inodes, inode) + 1);
     rl_store_32(&fs->armed, 0);
-    rl_store_64(&fs->on_ns, rl_now_ns());
     state_file_on(); /* the word first: whoever reads it idle from now on started before */
     rl_drain_open(&inode->table, &proc.arena->pool);
     stat_add(STAT_evidence_granted, 1);
@@ -91,8 +97,28 @@ static void turn_on(int slot, struct rl_inode *inode, struct file_state *fs, uin
                  * see their mark */
     /* An idle entry may have been given to another inode while we looked. */
     if (nothing_may_be_on() || rl_load_32(&fs->never) != 0 || rl_load_32(&inode->gen) != gen ||
-        rl_load_32(&proc.doubts) != doubts)
+        rl_load_32(&proc.doubts) != doubts || !flight_barrier()) {
         rl_table_close(&inode->table, rl_load_32(&inode->table.act));
+        return;
+    }
+    jobs[slot].since = flight_look();
+    jobs[slot].look_after_ns = LOOK_FIRST_NS;
+}
+
+/* Lets punches in as soon as no call is left that began before the file was on. */
+static void arm(struct job *job, uint64_t now_ns)
+{
+    if (job->since == 0 || now_ns < job->look_ns)
+        return;
+    flight_look();
+    if (flight_over(job->dev, job->ino, job->since)) {
+        job->since = 0;
+        rl_store_32(&job->fs->armed, 1);
+        return;
+    }
+    job->look_ns = now_ns + job->look_after_ns;
+    if (job->look_after_ns < LOOK_MOST_NS)
+        job->look_after_ns *= 2;
 }
 
 static void turn_off(int slot)
@@ -196,6 +222,20 @@ static void punch_failed(struct job *job, long error)
     rl_table_close(&job->inode->table, rl_load_32(&job->inode->table.act));
 }
 
+/* btrfs leaves the times alone when it is asked to punch what is a hole already; but a stat may
+ * have shown them moved while the punch was queued, and they must not go back. */
+static void move_times(struct job *job)
+{
+    static const struct timespec now[2] = {{0, UTIME_OMIT}, {0, UTIME_NOW}};
+    uint64_t queued_ns = rl_load_64(&job->fs->queued_at_ns);
+    struct stat st;
+
+    if (rl_raw(SYS_fstat, job->fd, &st) == 0 &&
+        (uint64_t)st.st_mtim.tv_sec * 1000000000u + (uint64_t)st.st_mtim.tv_nsec < queued_ns &&
+        rl_raw(SYS_utimensat, job->fd, NULL, now, 0) != 0)
+        job->fs->stat_mode = CFG_STAT_SETTLE; /* not the owner: show what is there */
+}
+
 static void punched(struct job *job, long result)
 {
     if (job->inside)
@@ -208,6 +248,8 @@ static void punched(struct job *job, long result)
         return;
     }
     stat_add(STAT_punch_applied_bytes, job->span.end - job->span.start);
+    if (job->fs->kind == FILE_KIND_BTRFS + 1)
+        move_times(job);
     job->tries = 0;
     rl_drain_applied(&job->inode->table, &proc.arena->pool, &job->span);
 }
@@ -390,6 +432,7 @@ static bool work(uint64_t now_ns, uint64_t *wake_ns, struct rl_gate **gate)
             continue;
         if (quiet || (now_ns - job->used_ns > WORKER_IDLE_NS && rl_table_empty(&job->inode->table)))
             rl_table_close(&job->inode->table, rl_load_32(&job->inode->table.act));
+        arm(job, now_ns);
         if (!job->out)
             fetch(job, now_ns);
         if (job->out && n < RING_BATCH && through_gate(job, now_ns))
@@ -401,6 +444,8 @@ static bool work(uint64_t now_ns, uint64_t *wake_ns, struct rl_gate **gate)
             continue;
         }
         due_ns = job->retry_ns > now_ns ? job->retry_ns : pass_due_ns(job);
+        if (job->since != 0 && (due_ns == 0 || job->look_ns < due_ns))
+            due_ns = job->look_ns;
         if (due_ns != 0 && (*wake_ns == 0 || due_ns < *wake_ns))
             *wake_ns = due_ns;
     }

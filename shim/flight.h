@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * flight: which descriptors the process's threads are inside a data call on, at this moment.
+ *
+ * A read or write that finds the state word idle goes to the kernel as it is, knowing of no queue.
+ * When the worker turns a file on, such calls may be under way, and nothing may be queued for the
+ * file until they are over: a write would be destroyed by the punch that it did not see, a read
+ * could combine what no moment ever showed. So every such call writes its descriptor into a slot
+ * that only its own thread stores to, and takes it out afterwards: two plain stores to a line that
+ * nobody else touches, no fence. The worker, after it has made the word say "on", makes every
+ * running thread pass a barrier (membarrier(2)): a call that begins after it sees the word, a call
+ * that began before it is seen here. It waits until each of those was seen to end.
+ *
+ * What can go wrong is only that deferral starts late or never: a call jumped out of (siglongjmp
+ * out of a handler that interrupted it) leaves its slot taken until the thread ends. Not covered: a
+ * descriptor that one thread closes while another is inside a call on it.
+ *
+ * Slots are never freed while the process lives; a thread that is gone leaves one to the next.
+ */
+#ifndef SHIM_FLIGHT_H
+#define SHIM_FLIGHT_H
+
+#include "state.h"
+
+struct leg {
+    uint32_t fd;    /* descriptor + 1; 0 none. Stored by the thread alone */
+    uint32_t calls; /* goes up when a call ends, before fd is taken out */
+};
+
+/* This thread's slot; before its first call, one that is always taken: a test less. */
+extern __thread struct leg *flight_mine __attribute__((visibility("hidden")));
+
+/* The first call of a thread, or a handler's call inside another. Never fails; NULL means that it
+ * is counted with all those that have no slot, which keeps every file from being turned on. */
+struct leg *flight_begin_slowly(int fd);
+
+/* A call on files nobody knows: returns NULL, and no file is turned on until flight_end. */
+struct leg *flight_begin_anywhere(void);
+void flight_end_uncounted(void);
+
+/* Before the look at the state word. */
+static inline struct leg *flight_begin(int fd)
+{
+    struct leg *leg = flight_mine;
+
+    if (unlikely(leg->fd != 0))
+        return flight_begin_slowly(fd);
+    rl_store_32(&leg->fd, (uint32_t)fd + 1);
+    __asm__ volatile("" ::: "memory"); /* the word is looked at after this: flight_barrier */
+    return leg;
+}
+
+/* The call is over, or known otherwise from now on (announce.h). */
+static inline void flight_land(struct leg *leg)
+{
+    if (unlikely(leg == NULL)) {
+        flight_end_uncounted();
+        return;
+    }
+#ifdef RL_TSAN
+    rl_store_32(&leg->calls, leg->calls + 1);
+#else
+    leg->calls++; /* one instruction; ordered by the release in the next store */
+#endif
+    rl_store_32(&leg->fd, 0);
+}
+
+static inline void flight_end(struct leg *const *leg)
+{
+    flight_land(*leg);
+}
+
+/* Until the end of the block, also when the thread is cancelled in it. */
+#define FLIGHT(name, fd)                                                                           \
+    struct leg *const name __attribute__((cleanup(flight_end), unused)) = flight_begin(fd)
+
+/* --- for the worker --- */
+
+/* Makes all running threads pass a full barrier. False: this kernel cannot, so nothing may be
+ * turned on. Pairs with the compiler barrier in flight_begin. */
+bool flight_barrier(void);
+
+/* Looks at all slots once. Returns the number of this look, counted from 1. */
+uint32_t flight_look(void);
+
+/* Are all calls over that were under way in look number `since`, and could have been on the inode
+ * (dev, ino)? About as of the last look. */
+bool flight_over(uint64_t dev, uint64_t ino, uint32_t since);
+
+/* In a forked child: the other threads do not exist here. */
+void flight_forked(void);
+
+#endif
