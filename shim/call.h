@@ -98,8 +98,17 @@ static inline int call_opened(int fd)
     return fd;
 }
 
-/* The same where the flags are known (call_open.c). */
-int call_opened_with(int fd, int flags);
+/* The same where the flags are known. A file that never had a name is known from its open on to be
+ * nobody else's. */
+static inline int call_opened_with(int fd, int flags)
+{
+    fd = call_opened(fd);
+    if (unlikely((flags & O_DIRECT) != 0))
+        state_direct();
+    if (fd >= 0 && unlikely((flags & O_TMPFILE) == O_TMPFILE))
+        file_mark(fd, FILE_NAMELESS);
+    return fd;
+}
 
 /* The flags of an openat2, 0 if they cannot be read. */
 static inline int call_how_flags(const void *how, size_t size)

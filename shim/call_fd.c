@@ -14,7 +14,7 @@
 /* --- close --- */
 
 #define CLOSES(name)                                                                               \
-    int name(int fd)                                                                               \
+    FREQUENT int name(int fd)                                                                      \
     {                                                                                              \
         WHEN_BUSY(settle_end_fd(fd, WHY_close));                                                   \
         file_forget(fd);                                                                           \

@@ -24,17 +24,17 @@
         (void)io, (void)iov, (void)count, (void)off;                                               \
         return real.name piece;                                                                    \
     }                                                                                              \
-    static __attribute__((noinline)) ssize_t name##_when_busy(uint64_t word, struct leg *leg,      \
-                                                              IO_LIST params)                      \
+    static __attribute__((noinline))                                                               \
+    ssize_t name##_when_busy(uint64_t word, struct leg *leg, IO_LIST params)                       \
     {                                                                                              \
         if (refused) {                                                                             \
             state_enter(word);                                                                     \
             return real.name args;                                                                 \
         }                                                                                          \
-        return kind##_busy(&(struct io){.fd = fd, .leg = leg, .issue = name##_piece, IO_LIST plan},\
-                           word);                                                                  \
+        return kind##_busy(                                                                        \
+            &(struct io){.fd = fd, .leg = leg, .issue = name##_piece, IO_LIST plan}, word);        \
     }                                                                                              \
-    ssize_t name params                                                                            \
+    FREQUENT ssize_t name params                                                                   \
     {                                                                                              \
         FLIGHT(leg, fd);                                                                           \
         uint64_t word = state_word();                                                              \

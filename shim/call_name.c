@@ -6,7 +6,7 @@
 #include "call.h"
 
 #define NAMES(name, params, args)                                                                  \
-    int name params                                                                                \
+    FREQUENT int name params                                                                       \
     {                                                                                              \
         call_seen(STAT_calls_name);                                                                \
         return real.name args;                                                                     \
@@ -24,7 +24,7 @@ NAMES(shm_unlink, (const char *name), (name))
 /* A file without a name may get one here (O_TMPFILE), and with it strangers: that it had none was
  * the evidence. Turned on while the link was being made: ended afterwards. */
 #define LINKS(name, params, args)                                                                  \
-    int name params                                                                                \
+    FREQUENT int name params                                                                       \
     {                                                                                              \
         int r;                                                                                     \
                                                                                                    \

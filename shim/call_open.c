@@ -19,16 +19,8 @@
         va_end(args_);                                                                             \
     }
 
-/* A file that never had a name is known from its open on to be nobody else's. */
-int call_opened_with(int fd, int flags)
-{
-    fd = call_opened(fd);
-    if (unlikely((flags & O_DIRECT) != 0))
-        state_direct();
-    if (fd >= 0 && unlikely((flags & O_TMPFILE) == O_TMPFILE))
-        file_mark(fd, FILE_NAMELESS);
-    return fd;
-}
+/* No mode, nothing to cut, nothing to remember but that it was an open of ours. */
+#define PLAIN(flags) (((flags) & (O_CREAT | O_TRUNC | O_DIRECT | O_TMPFILE)) == 0)
 
 /* `call` opens with flags_. One that would truncate an empty file is made without O_TRUNC. */
 #define OPEN(dirfd, path, flags, call)                                                             \
@@ -59,10 +51,16 @@ int call_opened_with(int fd, int flags)
     return call_opened_with(fd_, flags_)
 
 #define OPENS(name)                                                                                \
-    int name(const char *path, int flags, ...)                                                     \
+    static __attribute__((noinline)) int name##_more(const char *path, int flags, mode_t mode)     \
     {                                                                                              \
-        FETCH_MODE(mode, flags)                                                                    \
         OPEN(AT_FDCWD, path, flags, real.name(path, flags_, mode));                                \
+    }                                                                                              \
+    FREQUENT int name(const char *path, int flags, ...)                                            \
+    {                                                                                              \
+        if (likely(PLAIN(flags)) && state_idle(state_word()))                                      \
+            return call_opened(real.name(path, flags));                                            \
+        FETCH_MODE(mode, flags)                                                                    \
+        return name##_more(path, flags, mode);                                                     \
     }
 OPENS(open)
 OPENS(open64)
@@ -70,10 +68,17 @@ OPENS(__open)
 OPENS(__open64)
 
 #define OPENS_AT(name)                                                                             \
-    int name(int dirfd, const char *path, int flags, ...)                                          \
+    static __attribute__((noinline)) int name##_more(int dirfd, const char *path, int flags,       \
+                                                     mode_t mode)                                  \
     {                                                                                              \
-        FETCH_MODE(mode, flags)                                                                    \
         OPEN(dirfd, path, flags, real.name(dirfd, path, flags_, mode));                            \
+    }                                                                                              \
+    FREQUENT int name(int dirfd, const char *path, int flags, ...)                                 \
+    {                                                                                              \
+        if (likely(PLAIN(flags)) && state_idle(state_word()))                                      \
+            return call_opened(real.name(dirfd, path, flags));                                     \
+        FETCH_MODE(mode, flags)                                                                    \
+        return name##_more(dirfd, path, flags, mode);                                              \
     }
 OPENS_AT(openat)
 OPENS_AT(openat64)
@@ -90,7 +95,7 @@ OPENS_CHECKED(__open64_2)
 #define OPENS_AT_CHECKED(name)                                                                     \
     int name(int dirfd, const char *path, int flags)                                               \
     {                                                                                              \
-        OPEN(dirfd, path, flags, real.name(dirfd, path, flags));                                   \
+        OPEN(dirfd, path, flags, real.name(dirfd, path, flags_));                                  \
     }
 OPENS_AT_CHECKED(__openat_2)
 OPENS_AT_CHECKED(__openat64_2)

@@ -178,7 +178,7 @@ int closedir(DIR *dir)
  * before, and nothing may be queued meanwhile. */
 #define DPRINTFS(call)                                                                             \
     FLIGHT(leg, fd);                                                                               \
-    struct announcement mine __attribute__((cleanup(execute_beside_ends))) = {.fs = NULL};           \
+    struct announcement mine __attribute__((cleanup(execute_beside_ends))) = {.fs = NULL};         \
                                                                                                    \
     WHEN_BUSY(execute_beside_begins(fd, WHY_position, &mine));                                     \
     return call

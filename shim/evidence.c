@@ -305,7 +305,7 @@ enum stat_id evidence_gather(const struct rl_inode *inode, const struct file_sta
                              int pidfd, int *own)
 {
     struct own_search ours = {.s = {.dev = inode->dev, .ino = inode->ino}, .born_nameless = true};
-    uint32_t forks = rl_load_32(&proc.forks);
+    uint32_t forks = rl_load_32(&state_forks);
     enum stat_id refusal;
     struct stat st;
     int flags;
@@ -331,7 +331,7 @@ enum stat_id evidence_gather(const struct rl_inode *inode, const struct file_sta
                                                               : EVIDENCE_OK;
     else
         refusal = ours.born_nameless ? EVIDENCE_OK : census(*own, &ours.s, true);
-    if (refusal == EVIDENCE_OK && rl_load_32(&proc.forks) != forks)
+    if (refusal == EVIDENCE_OK && rl_load_32(&state_forks) != forks)
         refusal = STAT_punch_no_evidence_yet;
     if (refusal == EVIDENCE_OK)
         return EVIDENCE_OK;

@@ -32,36 +32,44 @@
 struct entry {
     uint64_t word;
     uint64_t mover; /* the only thread that moved the position so far, 0 none */
-    uint64_t forks; /* proc.forks when it was opened: afterwards a child shares the position */
+    uint64_t forks; /* state_forks when it was opened: afterwards a child shares the position */
 };
 
-static struct entry *root[ROOT_SIZE];
+#define FIRST_FEW 48u /* descriptors whose entries stand with what every call looks at anyway */
+
+EARLY static struct entry few[FIRST_FEW];
+static struct entry *root[ROOT_SIZE]; /* of a thousand each; those of the first few are not used */
 static struct file_state states[RL_INODES];
 static __thread char thread_mark; /* its address is this thread's identity */
 
-static struct entry *entry_of(int fd, bool make)
+static __attribute__((noinline)) struct entry *leaf_make(struct entry **place)
+{
+    size_t bytes = LEAF_SIZE * sizeof(struct entry);
+    struct entry *none = NULL;
+    long p =
+        rl_raw(SYS_mmap, 0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0L);
+
+    if (p < 0 && p > -4096)
+        return NULL;
+    if (__atomic_compare_exchange_n(place, &none, (struct entry *)p, false, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_ACQUIRE))
+        return (struct entry *)p;
+    rl_raw(SYS_munmap, p, bytes);
+    return none;
+}
+
+static inline struct entry *entry_of(int fd, bool make)
 {
     unsigned n = (unsigned)fd;
     struct entry *leaf;
-    struct entry *none = NULL;
 
-    if (n >= ROOT_SIZE * LEAF_SIZE)
+    if (likely(n < FIRST_FEW))
+        return &few[n];
+    if (unlikely(n >= ROOT_SIZE * LEAF_SIZE))
         return NULL;
     leaf = __atomic_load_n(&root[n >> LEAF_BITS], __ATOMIC_ACQUIRE);
-    if (leaf == NULL && make) {
-        size_t bytes = LEAF_SIZE * sizeof(struct entry);
-        long p =
-            rl_raw(SYS_mmap, 0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0L);
-
-        if (p < 0 && p > -4096)
-            return NULL;
-        leaf = (struct entry *)p;
-        if (!__atomic_compare_exchange_n(&root[n >> LEAF_BITS], &none, leaf, false,
-                                         __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-            rl_raw(SYS_munmap, p, bytes);
-            leaf = none;
-        }
-    }
+    if (unlikely(leaf == NULL) && make)
+        leaf = leaf_make(&root[n >> LEAF_BITS]);
     return leaf != NULL ? &leaf[n & (LEAF_SIZE - 1)] : NULL;
 }
 
@@ -70,7 +78,7 @@ static uint64_t word_make(uint64_t old, unsigned at, uint64_t gen)
     return (old & ~(GEN_MASK << GEN_SHIFT | AT_MASK)) | (gen & GEN_MASK) << GEN_SHIFT | at;
 }
 
-static void reset(int fd, uint32_t flags, bool make)
+static inline void reset(int fd, uint32_t flags, bool make)
 {
     struct entry *e = entry_of(fd, make);
     uint64_t old, dgen;
@@ -82,21 +90,23 @@ static void reset(int fd, uint32_t flags, bool make)
     /* A plain store: whoever loses a race with it took an identity from a dying descriptor. */
     rl_store_64(&e->word, dgen << DGEN_SHIFT | (uint64_t)flags << FLAG_SHIFT);
     rl_store_64(&e->mover, 0);
-    rl_store_64(&e->forks, proc.forks);
+    rl_store_64(&e->forks, state_forks);
 }
 
-void file_opened(int fd)
+FREQUENT void file_opened(int fd)
 {
     reset(fd, FILE_OPENED, true);
 }
 
-void file_forget(int fd)
+FREQUENT void file_forget(int fd)
 {
     reset(fd, 0, false);
 }
 
 void file_forget_range(unsigned first, unsigned last)
 {
+    for (unsigned fd = first; fd < FIRST_FEW && fd <= last; fd++)
+        file_forget((int)fd);
     for (unsigned r = first >> LEAF_BITS; r < ROOT_SIZE && r <= last >> LEAF_BITS; r++) {
         unsigned begin = r << LEAF_BITS > first ? r << LEAF_BITS : first;
         unsigned end = ((r + 1) << LEAF_BITS) - 1 < last ? ((r + 1) << LEAF_BITS) - 1 : last;
@@ -159,7 +169,7 @@ bool file_forked_since(int fd)
 {
     struct entry *e = entry_of(fd, false);
 
-    return e == NULL || rl_load_64(&e->forks) != rl_load_32(&proc.forks);
+    return e == NULL || rl_load_64(&e->forks) != rl_load_32(&state_forks);
 }
 
 struct file_state *file_state(const struct rl_inode *inode)
@@ -333,8 +343,14 @@ bool file_verify(int fd, const struct rl_inode *inode)
 
 void file_forked(void)
 {
+    const uint64_t identity = AT_MASK | GEN_MASK << GEN_SHIFT;
+
+    if (proc.arena == NULL) /* nobody asked for an identity yet, and most never do */
+        return;
     memset(states, 0, sizeof states);
+    for (unsigned i = 0; i < FIRST_FEW; i++)
+        few[i].word &= ~identity;
     for (unsigned r = 0; r < ROOT_SIZE; r++)
         for (unsigned i = 0; root[r] != NULL && i < LEAF_SIZE; i++)
-            root[r][i].word &= ~(uint64_t)(AT_MASK | GEN_MASK << GEN_SHIFT);
+            root[r][i].word &= ~identity;
 }

@@ -46,7 +46,7 @@ struct file_state {
     uint64_t writing[FILE_WRITING];
     uint32_t writing_anywhere;
     uint32_t putting; /* punches between their look at those and their queueing */
-    uint32_t armed; /* on, and every call that began before it was is over: punches may queue */
+    uint32_t armed;   /* on, and every call that began before it was is over: punches may queue */
 };
 
 struct file_state *file_state(const struct rl_inode *inode);

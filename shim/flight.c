@@ -17,8 +17,9 @@ struct slot {
     struct leg leg[LEGS];
     uint32_t tid; /* owner, 0 never had one */
     /* Worker only. */
-    uint32_t seen[LEGS];  /* calls as of the last look */
-    uint32_t clear[LEGS]; /* number of the last look at or after which no call seen by it was left */
+    uint32_t seen[LEGS]; /* calls as of the last look */
+    uint32_t
+        clear[LEGS]; /* number of the last look at or after which no call seen by it was left */
 } __attribute__((aligned(64)));
 
 static struct leg unborn[LEGS] = {{.fd = UINT32_MAX}, {.fd = UINT32_MAX}, {.fd = UINT32_MAX}};
@@ -190,8 +191,7 @@ bool flight_over(uint64_t dev, uint64_t ino, uint32_t since)
                 struct slot *slot = &chunk[i];
                 uint32_t fd = rl_load_32(&slot->leg[l].fd);
 
-                if (fd == 0 || (int32_t)(slot->clear[l] - since) >= 0 ||
-                    !may_be(fd - 1, dev, ino))
+                if (fd == 0 || (int32_t)(slot->clear[l] - since) >= 0 || !may_be(fd - 1, dev, ino))
                     continue;
                 if (thread_lives(rl_load_32(&slot->tid)))
                     return false;

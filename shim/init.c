@@ -30,7 +30,8 @@
 #define VFORK_QUIET_NS 200000000u
 
 EARLY uint64_t state_word_value = WORD_COLD;
-EARLY struct process proc;
+EARLY uint32_t state_forks;
+struct process proc;
 
 EARLY static bool configured;
 EARLY static uint32_t init_begun;
@@ -252,7 +253,7 @@ static void remember_process(void)
 void fork_announce(void)
 {
     rl_add_32(&proc.forking, 1);
-    rl_add_32(&proc.forks, 1);
+    rl_add_32(&state_forks, 1);
     if (proc.works != 0)
         have_family();
     rl_fence(); /* pairs with the one in the worker between turning a file on and looking again */
@@ -267,7 +268,7 @@ void fork_done(void)
 void fork_announce_vfork(void)
 {
     rl_store_64(&proc.quiet_ns, rl_now_ns() + VFORK_QUIET_NS);
-    rl_add_32(&proc.forks, 1);
+    rl_add_32(&state_forks, 1);
     rl_fence(); /* as above */
     settle_end_all(WHY_fork);
 }
