@@ -59,8 +59,8 @@ void rl_gate_request(struct rl_gate *g, rl_ticket *era);
 bool rl_gate_try_requested(struct rl_gate *g, rl_ticket *era);
 void rl_gate_withdraw(struct rl_gate *g, rl_ticket era);
 
-/* For the same caller, when nothing has moved (seq) for RL_GATE_PATIENCE_NS while it asked: declares
- * a new era, as a sleeping waiter would. */
+/* For the same caller, when nothing has moved (seq) for RL_GATE_PATIENCE_NS while it asked:
+ * declares a new era, as a sleeping waiter would. */
 void rl_gate_renew(struct rl_gate *g);
 
 /* Nobody inside and nobody waiting. */

@@ -178,7 +178,7 @@ int ioctl(int fd, unsigned long request, ...)
     }
 
     /* Which other files these name is not looked at: none is turned on meanwhile. */
-    struct leg *const leg __attribute__((cleanup(flight_end))) =
+    struct leg *const leg __attribute__((cleanup(flight_end), unused)) =
         touch == TOUCH_ALL ? flight_begin_anywhere() : flight_begin(fd);
     struct announcement mine __attribute__((cleanup(execute_beside_ends))) = {.fs = NULL};
 

@@ -314,8 +314,10 @@ static int parse_variable(struct config *c, struct span name, const char *value,
         fail(err, "is no setting", "unset it; rlshim.conf.example lists the settings");
         if (near) {
             cfg_text_add(&hint, "did you mean RLSHIM_");
-            for (const char *k = near->key; *k; k++)
-                cfg_text_bytes(&hint, *k >= 'a' && *k <= 'z' ? &(char){(char)(*k & ~0x20)} : k, 1);
+            for (const char *k = near->key; *k; k++) {
+                char upper_case = *k >= 'a' && *k <= 'z' ? (char)(*k & ~0x20) : *k;
+                cfg_text_bytes(&hint, &upper_case, 1);
+            }
             cfg_text_add(&hint, "?");
         }
         return -1;

@@ -41,8 +41,9 @@ _Unwind_Reason_Code __gcc_personality_v0(int version, _Unwind_Action actions,
 
 void _Unwind_Resume(struct _Unwind_Exception *exception)
 {
-    void (*real_resume)(struct _Unwind_Exception *) __attribute__((noreturn));
+    void (*real_resume)(struct _Unwind_Exception *);
 
     *(void **)&real_resume = libgcc_function("_Unwind_Resume");
     real_resume(exception);
+    __builtin_unreachable();
 }

@@ -272,7 +272,8 @@ static void do_first_punch(struct file *f, int fd, off_t off, size_t len)
             break;
         nap(1);
     }
-    /* Deferral begins with the punch after one that the kernel made some time after the evidence. */
+    /* Deferral begins with the punch after one that the kernel made some time after the evidence.
+     */
     if (defer && rl_active() && rl_counter("evidence_granted") != granted) {
         nap(30);
         punched(f, off, len, fallocate(fd, PUNCH, off, (off_t)len));

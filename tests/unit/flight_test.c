@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What flight.h promises. Real threads, stopped by futexes at the places that matter. timeout: 60 */
+/* What flight.h promises. Real threads, stopped by futexes at the places that matter. timeout: 60
+ */
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
