@@ -40,7 +40,7 @@ SAN_ubsan := -fsanitize=undefined -fno-sanitize-recover=undefined
 SAN_tsan  := -fsanitize=thread $(if $(findstring gcc,$(shell $(CC) --version 2>/dev/null | head -n 1)),-Wno-tsan)
 SAN       := $(SAN_$(VARIANT))
 
-LOCKMGR  := ranges range_table drain gate inode_table
+LOCKMGR  := ranges range_table drain gate inode_table range_lock queue
 # init first: it begins .bss with what start-up writes to.
 SHIM_CORE  := init $(filter-out call_% init ring,$(basename $(notdir $(wildcard shim/*.c))))
 SHIM_CALLS := $(basename $(notdir $(wildcard shim/call_*.c)))
@@ -233,7 +233,7 @@ $(BUILD)/rangelock.pc: Makefile
 	@mkdir -p $(@D)
 	$(Q)printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$(INCDIR)' '' 'Name: rangelock' \
 	  'Description: coordination of I/O on byte ranges of one file within a process' 'Version: $(VERSION)' \
-	  'Libs: -L$${libdir} -lrangelock -lck' 'Cflags: -I$${includedir}/rlshim' > $@
+	  'Libs: -L$${libdir} -lrangelock -lck' 'Cflags: -I$${includedir} -I$${includedir}/rlshim' > $@
 
 install: all $(BUILD)/rangelock.pc
 	$(Q)$(INSTALL) -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(BINDIR) $(DESTDIR)$(INCDIR)/rlshim \
