@@ -76,7 +76,7 @@ static bool evictable(const struct rl_inode *i)
 {
     return (rl_load_32(&i->gen) & 1) == 0 &&
            ((rl_load_32(&i->table.act) & RL_ACT_STATE) == RL_ACT_OFF || RL_MUTANT(33)) &&
-           (rl_gate_idle(&i->gate) || RL_MUTANT(34));
+           (rl_gate_idle(&i->gate) || RL_MUTANT(34)) && rl_flight_idle(&i->flight);
 }
 
 struct rl_inode *rl_inode_get(struct rl_inode_table *t, uint64_t dev, uint64_t ino, uint32_t *gen)

@@ -3,7 +3,7 @@
  * inode_table: (device, inode number) -> gate and range table.
  *
  * A fixed, set-associative array in zeroed memory the caller provides. Look-ups are lock-free.
- * An entry that is idle (gate empty, range table off) may give way to another inode; its generation
+ * An entry that is idle (gate empty, no sync under way, range table off) may give way to another inode; its generation
  * then changes, and holders of the old index find out by comparing. Using a stale entry's gate is
  * harmless (a gate only decides when, gate.h); its range table is protected by the activation word.
  * Full set: no entry, and the caller does without.
@@ -11,6 +11,7 @@
 #ifndef RL_INODE_TABLE_H
 #define RL_INODE_TABLE_H
 
+#include "flight.h"
 #include "gate.h"
 #include "range_table.h"
 
@@ -23,6 +24,7 @@ struct rl_inode {
     uint32_t flags; /* the owner's; 0 for a new inode */
     uint64_t dev, ino;
     struct rl_gate gate;
+    struct rl_flight flight; /* of syncs; whoever uses it compares the generation */
     struct rl_table table;
 };
 

@@ -4,19 +4,22 @@
  * is part of it, and goes first.
  */
 #include "call.h"
+#include "flush.h"
 
-#define SYNCS(name, why, params, args)                                                             \
+#define SYNCS(name, params, result)                                                                \
     int name params                                                                                \
     {                                                                                              \
         call_seen(STAT_calls_sync);                                                                \
-        SETTLE_FD(fd, why);                                                                        \
-        return real.name args;                                                                     \
+        SETTLE_FD(fd, WHY_fsync);                                                                  \
+        return result;                                                                             \
     }
-SYNCS(fsync, WHY_fsync, (int fd), (fd))
-SYNCS(fdatasync, WHY_fsync, (int fd), (fd))
-SYNCS(sync_file_range, WHY_fsync, (int fd, off_t off, off_t n, unsigned flags), (fd, off, n, flags))
+SYNCS(fsync, (int fd), flush_file(fd, FLUSH_ALL))
+SYNCS(fdatasync, (int fd), flush_file(fd, FLUSH_DATA))
+SYNCS(sync_file_range, (int fd, off_t off, off_t n, unsigned flags),
+      real.sync_file_range(fd, off, n, flags))
 
-/* More than one file: whatever there is. */
+/* More than one file: whatever there is. Not shared: an error of the file system is kept for every
+ * open file description, and syncfs itself is the only call that tells it. */
 int syncfs(int fd)
 {
     call_seen(STAT_calls_sync);

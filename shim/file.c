@@ -125,6 +125,13 @@ uint32_t file_flags(int fd)
     return e != NULL ? (uint32_t)(rl_load_64(&e->word) >> FLAG_SHIFT) : 0;
 }
 
+uint32_t file_generation(int fd)
+{
+    struct entry *e = entry_of(fd, false);
+
+    return e != NULL ? (uint32_t)(rl_load_64(&e->word) >> DGEN_SHIFT & DGEN_MASK) : 0;
+}
+
 void file_mark(int fd, uint32_t flags)
 {
     struct entry *e = entry_of(fd, true);
@@ -225,6 +232,7 @@ static void settings_of(int fd, struct file_state *fs)
     fs->punch = (uint8_t)s->punch;
     fs->stat_mode = (uint8_t)s->stat_mode;
     fs->truncate_mode = (uint8_t)s->truncate_mode;
+    fs->fsync_mode = (uint8_t)s->fsync_mode;
 }
 
 void file_refuse(struct file_state *fs, uint32_t reason)
@@ -253,7 +261,7 @@ static bool describe(int fd, struct rl_inode *inode, uint32_t gen)
     fs->never = fs->asked = fs->refusal = fs->refusals = 0;
     fs->refused_ns = 0;
     memset(fs->writing, 0, sizeof fs->writing);
-    fs->writing_anywhere = fs->putting = fs->armed = 0;
+    fs->writing_anywhere = fs->putting = fs->armed = fs->syncing = 0;
     settings_of(fd, fs);
     rl_add_32(&proc.entries, 1);
     rl_store_32(&fs->gen, gen);

@@ -40,7 +40,8 @@ struct file_state {
     uint64_t queued_at_ns; /* CLOCK_REALTIME_COARSE of the newest queued punch, since 1970 */
     /* settings in force for this file */
     uint64_t punch_delay_ns, punch_call_max_bytes, split_bytes;
-    uint8_t gate, share, punch, stat_mode, truncate_mode;
+    uint8_t gate, share, punch, stat_mode, truncate_mode, fsync_mode;
+    uint32_t syncing; /* real syncs under way (flush.c) */
     /* Calls under way that a punch must not be queued beside (announce.h): packed like the table's
      * wants, and those that do not fit or whose place is not known. */
     uint64_t writing[FILE_WRITING];
@@ -76,6 +77,9 @@ void file_forget(int fd); /* fd is about to be closed, or came from elsewhere */
 void file_forget_range(unsigned first, unsigned last);
 void file_duplicated(int from, int to); /* to was just made from from */
 uint32_t file_flags(int fd);
+
+/* Moves with every open and close of the number: equal before and after, it was the same file. */
+uint32_t file_generation(int fd);
 void file_mark(int fd, uint32_t flags);
 
 /* True if nobody else can move the file position of fd, so that "position, then call" is one step:

@@ -526,7 +526,7 @@ static void as_many_settings_as_promised_fit(void **state)
 static void what_is_not_effective_yet_says_so_once_a_key(void **state)
 {
     (void)state;
-    char *env[] = {"RLSHIM_FSYNC=share", NULL};
+    char *env[] = {"RLSHIM_KEEPER=on", NULL};
     static const char *const expected[] = {
         "rlshim: test.conf:2: share = lease is not effective in this release; it works as share = "
         "auto",
@@ -534,8 +534,8 @@ static void what_is_not_effective_yet_says_so_once_a_key(void **state)
         "yet",
         "rlshim: test.conf:3: evict = defer is not effective in this release; it works as evict = "
         "sync",
-        "rlshim: environment: fsync = share is not effective in this release; it works as fsync = "
-        "sync",
+        "rlshim: environment: keeper = on is not effective in this release; it works as keeper = "
+        "off",
     };
     struct cfg_notice notice;
     char line[512];
