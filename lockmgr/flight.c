@@ -42,7 +42,28 @@ static bool start(struct rl_flight *f, uint64_t *w, bool full, struct rl_flight_
     seat->round = next;
     seat->full = full || ((*w & NEXT_FULL) != 0 && !RL_MUTANT(36));
     seat->waiting = waiting(*w);
+    seat->began_ns = rl_now_ns();
     return true;
+}
+
+/* How long after the last round's end the next waits for company. */
+static uint64_t gather_ns(const struct rl_flight *f)
+{
+    uint64_t ns = rl_load_64(&f->mean_ns) / 8;
+
+    return ns < RL_FLIGHT_GATHER_MAX_NS ? ns : RL_FLIGHT_GATHER_MAX_NS;
+}
+
+static bool has_company(const struct rl_flight *f)
+{
+    return rl_load_32(&f->expected) > 1;
+}
+
+/* No round runs: does the next one wait for more to come? */
+static bool gathers(const struct rl_flight *f, uint64_t w, uint64_t now_ns)
+{
+    return waiting(w) < rl_load_32(&f->expected) &&
+           now_ns - rl_load_64(&f->ended_ns) < gather_ns(f);
 }
 
 bool rl_flight_lead(struct rl_flight *f, bool full, struct rl_flight_seat *seat)
@@ -50,7 +71,7 @@ bool rl_flight_lead(struct rl_flight *f, bool full, struct rl_flight_seat *seat)
     uint64_t w = rl_load_64(&f->word);
 
     seat->waited_ns = 0;
-    while ((w & RUNS) == 0)
+    while ((w & RUNS) == 0 && waiting(w) == 0 && !(has_company(f) && gathers(f, w, rl_now_ns())))
         if (start(f, &w, full, seat))
             return true;
     return false;
@@ -64,7 +85,7 @@ static bool board(struct rl_flight *f, bool full, struct rl_flight_seat *seat)
     for (;;) {
         uint64_t next = w;
 
-        if ((w & RUNS) == 0) {
+        if ((w & RUNS) == 0 && waiting(w) == 0 && !has_company(f)) {
             if (start(f, &w, full, seat))
                 return true;
             continue;
@@ -124,6 +145,10 @@ enum rl_flight_role rl_flight_join(struct rl_flight *f, bool full, struct rl_fli
             if (is_over(w, seat->round))
                 break;
             if ((w & RUNS) == 0) { /* the round before is over: this one wants a leader */
+                if (gathers(f, w, now_ns)) {
+                    rl_raw(SYS_sched_yield); /* a timer would sleep longer than that */
+                    continue;
+                }
                 if (!start(f, &w, full, seat))
                     continue;
                 seat->waited_ns = now_ns - began_ns;
@@ -152,6 +177,25 @@ enum rl_flight_role rl_flight_join(struct rl_flight *f, bool full, struct rl_fli
     return RL_FLIGHT_ALONE;
 }
 
+/* For the round that comes. Racing updates are of a round that was given up. */
+static void learn(struct rl_flight *f, const struct rl_flight_seat *seat, uint32_t waiters)
+{
+    uint32_t many = seat->waiting + 1 + waiters;
+    uint64_t now_ns, mean;
+
+    if (many == 1) {
+        if (has_company(f))
+            rl_store_32(&f->expected, 1);
+        return;
+    }
+    now_ns = rl_now_ns();
+    mean = rl_load_64(&f->mean_ns);
+    rl_store_64(&f->mean_ns, mean == 0 ? now_ns - seat->began_ns
+                                       : mean - mean / 8 + (now_ns - seat->began_ns) / 8);
+    rl_store_64(&f->ended_ns, now_ns);
+    rl_store_32(&f->expected, many);
+}
+
 static void wake(struct rl_flight *f, uint64_t round, uint32_t sleepers)
 {
     rl_add_32(&f->seq[round & 1], 1);
@@ -165,6 +209,8 @@ void rl_flight_end(struct rl_flight *f, const struct rl_flight_seat *seat,
     uint64_t w = rl_load_64(&f->word);
     uint64_t ok;
 
+    if (last_round(w) < round)
+        return; /* not a round of this flight: a forked child begins with new ones */
     /* What it was must be there before it is over. */
     if (outcome == RL_FLIGHT_OK && seat->waiting != 0) {
         ok = rl_load_64(&f->ok);
@@ -173,6 +219,8 @@ void rl_flight_end(struct rl_flight *f, const struct rl_flight_seat *seat,
     } else if (outcome == RL_FLIGHT_BROKE) {
         rl_store_64(&f->failed, round << 32 | said);
     }
+    if (last_round(w) == round)
+        learn(f, seat, waiting(w));
     do {
         if (last_round(w) != round || (w & RUNS) == 0)
             return; /* it was given up */

@@ -227,6 +227,18 @@ static void put_settles(struct cfg_text *t, const struct report *r)
             put_row(t, r->settled[i], why_help((enum why)i));
 }
 
+static void put_flushes(struct cfg_text *t, const struct report *r)
+{
+    put_group(t, r, "\nfsync and fdatasync\n", STAT_flush_led, STAT_flush_own, NULL);
+    if (get(r, STAT_flush_wait_ns) == 0)
+        return;
+    cfg_text_add(t, "  They waited for each other ");
+    text_time(t, get(r, STAT_flush_wait_ns));
+    cfg_text_add(t, " in all; of one file, at most ");
+    put_n(t, get(r, STAT_flush_running_max), "sync", "syncs");
+    cfg_text_add(t, " ran at a time.\n");
+}
+
 /* No punch, no big write: the reader's next question is whether the library saw the program. */
 static void put_nothing(struct cfg_text *t, const struct report *r)
 {
@@ -256,11 +268,12 @@ size_t report_text(const struct report *r, char *buf, size_t n)
         put_punches(&t, r);
     if (writes)
         put_writes(&t, r);
-    if (!punches && !writes)
+    if (!punches && !writes && get(r, STAT_flush_wait_ns) == 0)
         put_nothing(&t, r);
     put_group(&t, r, "\nReads and writes beside queued punches\n", STAT_read_overlaid,
               STAT_write_waited, NULL);
     put_settles(&t, r);
+    put_flushes(&t, r);
     put_group(&t, r, "\nCalls that report times\n", STAT_stat_adjusted, STAT_stat_adjusted, NULL);
     put_group(&t, r, "\nTruncations\n", STAT_truncate_elided, STAT_truncate_late, NULL);
     put_group(&t, r, "\nWorker\n", STAT_worker_started, STAT_plain_calls, NULL);

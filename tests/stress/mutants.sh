@@ -59,18 +59,24 @@ what=(
     "inodes: an entry with an open table gives way"
     "inodes: an entry with a busy gate gives way"
     "inodes: does not look again under the lock"
+    "flight: a round forgets that one of its callers wants a full one"
+    "flight: callers take a seat in the round that runs"
+    "flight: every round serves"
+    "flight: a leader that is gone is waited for"
 )
 
 tests_of() {
     if [ "$1" -eq 0 ]; then
         echo ranges_test range_table_test range_interleave_test range_torture gate_test \
-            gate_torture inode_table_test
+            gate_torture inode_table_test flight_interleave_test
     elif [ "$1" -le 21 ]; then
         echo ranges_test range_table_test range_interleave_test range_torture
     elif [ "$1" -le 30 ]; then
         echo gate_test gate_torture
-    else
+    elif [ "$1" -le 35 ]; then
         echo inode_table_test
+    else
+        echo flight_interleave_test
     fi
 }
 

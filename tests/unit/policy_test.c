@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* The pure decisions: policy_punch and policy_split, as tables. */
+/* The pure decisions: policy_flush, policy_punch and policy_split, as tables. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/uio.h>
 
 /* Rows say what differs from the one that is split. */
 #pragma GCC diagnostic ignored "-Woverride-init"
 
+#include "../../shim/policy_flush.h"
 #include "../../shim/policy_punch.h"
 #include "../../shim/policy_split.h"
 #include "../../shim/policy_truncate.h"
@@ -224,9 +226,36 @@ static void only_opens_that_write_are_made_without_o_trunc(void **state)
     assert_int_equal(policy_cut_mode(""), -1);
 }
 
+static void a_sync_is_shared_only_where_that_was_proven(void **state)
+{
+    const struct {
+        struct flush_facts f;
+        bool shares;
+    } rows[] = {
+        {{.share = true, .kind = FILE_KIND_EXT4}, true},
+        {{.share = true, .kind = FILE_KIND_XFS}, true},
+        {{.share = true, .kind = FILE_KIND_BTRFS}, true},
+        {{.share = true, .kind = FILE_KIND_TMPFS}, false},
+        {{.share = true, .kind = FILE_KIND_NONE}, false},
+        {{.share = false, .kind = FILE_KIND_EXT4}, false},
+        {{.share = true, .inside = true, .kind = FILE_KIND_EXT4}, false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_int_equal(policy_flush_shares(&rows[i].f), rows[i].shares);
+    assert_true(policy_flush_is_about_data(EIO) && policy_flush_is_about_data(ENOSPC) &&
+                policy_flush_is_about_data(EDQUOT) && policy_flush_is_about_data(EROFS));
+    assert_false(policy_flush_is_about_data(EBADF) || policy_flush_is_about_data(EINVAL) ||
+                 policy_flush_is_about_data(EINTR) || policy_flush_is_about_data(EPERM));
+    assert_true(policy_flush_told(5, 5));
+    assert_false(policy_flush_told(5, 6));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_sync_is_shared_only_where_that_was_proven),
         cmocka_unit_test(a_punch_is_deferred_only_when_everything_allows_it),
         cmocka_unit_test(only_big_direct_writes_are_split_and_never_what_must_stay_whole),
         cmocka_unit_test(calls_pass_the_gate_where_the_kernel_drains_direct_io),
