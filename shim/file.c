@@ -261,7 +261,8 @@ static bool describe(int fd, struct rl_inode *inode, uint32_t gen)
     fs->never = fs->asked = fs->refusal = fs->refusals = 0;
     fs->refused_ns = 0;
     memset(fs->writing, 0, sizeof fs->writing);
-    fs->writing_anywhere = fs->putting = fs->armed = fs->syncing = 0;
+    fs->writing_anywhere = fs->putting = fs->armed = 0;
+    fs->syncing = fs->callers = fs->crowd[0] = fs->crowd[1] = fs->crowd_calls = 0;
     settings_of(fd, fs);
     rl_add_32(&proc.entries, 1);
     rl_store_32(&fs->gen, gen);

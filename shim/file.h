@@ -41,7 +41,9 @@ struct file_state {
     /* settings in force for this file */
     uint64_t punch_delay_ns, punch_call_max_bytes, split_bytes;
     uint8_t gate, share, punch, stat_mode, truncate_mode, fsync_mode;
-    uint32_t syncing; /* real syncs under way (flush.c) */
+    /* flush.c: real syncs under way; callers there; how many callers there were at one time, at the
+     * most, in this stretch of calls and the one before; calls in this stretch. */
+    uint32_t syncing, callers, crowd[2], crowd_calls;
     /* Calls under way that a punch must not be queued beside (announce.h): packed like the table's
      * wants, and those that do not fit or whose place is not known. */
     uint64_t writing[FILE_WRITING];

@@ -170,10 +170,39 @@ static bool is_inside(const void *here)
     return false;
 }
 
+#define CROWD_CALLS 512 /* a stretch: some seconds of one thread's syncs, less of many's */
+
+/* One more caller; how many there were at one time lately. Racing updates may lose one. */
+static uint32_t crowd_enter(struct file_state *fs)
+{
+    uint32_t here = rl_add_32(&fs->callers, 1) + 1;
+    uint32_t most;
+
+    if (rl_add_32(&fs->crowd_calls, 1) >= CROWD_CALLS) {
+        rl_store_32(&fs->crowd_calls, 0);
+        rl_store_32(&fs->crowd[1], rl_load_32(&fs->crowd[0]));
+        rl_store_32(&fs->crowd[0], here);
+    }
+    most = rl_load_32(&fs->crowd[0]);
+    if (here > most) {
+        rl_store_32(&fs->crowd[0], here);
+        most = here;
+    }
+    return most > rl_load_32(&fs->crowd[1]) ? most : rl_load_32(&fs->crowd[1]);
+}
+
+/* A caller that was jumped out of stays counted: then the file is taken for more crowded than it
+ * is, which costs time and nothing else. */
+static void crowd_leave(struct file_state **fs)
+{
+    if (*fs != NULL)
+        rl_add_32(&(*fs)->callers, (uint32_t)-1);
+}
+
 int flush_file(int fd, enum flush_kind kind)
 {
     struct sync s __attribute__((cleanup(leave))) = {.fd = fd, .kind = kind};
-    struct file_state *fs;
+    struct file_state *fs __attribute__((cleanup(crowd_leave))) = NULL;
 
     if (__libc_single_threaded || !state_works())
         return real_sync(fd, kind);
@@ -187,6 +216,7 @@ int flush_file(int fd, enum flush_kind kind)
             .share = fs->fsync_mode == CFG_FSYNC_SHARE,
             .inside = is_inside(&s),
             .kind = (enum file_kind)(fs->kind - 1),
+            .crowd = crowd_enter(fs),
         }))
         return real_sync(fd, kind);
     s.pid = proc.pid;

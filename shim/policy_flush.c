@@ -6,8 +6,10 @@
 
 bool policy_flush_shares(const struct flush_facts *f)
 {
-    return f->share && !f->inside &&
-           (f->kind == FILE_KIND_EXT4 || f->kind == FILE_KIND_XFS || f->kind == FILE_KIND_BTRFS);
+    if (!f->share || f->inside)
+        return false;
+    return f->kind == FILE_KIND_XFS || f->kind == FILE_KIND_BTRFS ||
+           (f->kind == FILE_KIND_EXT4 && f->crowd >= FLUSH_CROWD_EXT4);
 }
 
 bool policy_flush_is_about_data(int error)

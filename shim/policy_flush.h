@@ -4,7 +4,9 @@
  *
  * Only where it was measured to pay and proven to be exact: ext4, XFS, btrfs. On network file
  * systems overlapping calls are better, on tmpfs there is nothing to save, and elsewhere it is not
- * known whether FLUSH_ERRORS below tells the caller's errors.
+ * known whether a served caller's errors can be asked for (flush.h). ext4 shares its journal's
+ * commits among few callers better than rounds do (4 threads: 0.6-1.1 times the commits), so there
+ * it takes a crowd (32 threads: 1.1-1.6 times).
  */
 #ifndef SHIM_POLICY_FLUSH_H
 #define SHIM_POLICY_FLUSH_H
@@ -15,10 +17,13 @@
 #include "config.h"
 #include "file.h"
 
+#define FLUSH_CROWD_EXT4 12u
+
 struct flush_facts {
     bool share;  /* fsync = share */
     bool inside; /* this thread is in a shared sync already, and a signal handler calls */
     enum file_kind kind;
+    uint32_t crowd; /* callers at one time, lately */
 };
 bool policy_flush_shares(const struct flush_facts *f);
 

@@ -27,7 +27,7 @@
 
 #include "lib/slowsync.h"
 
-#define THREADS 8
+#define THREADS 16 /* ext4 shares among a dozen and more */
 #define CALLS   10
 #define BLOCK   4096
 #define LIMIT_S 3.0 /* for what takes 40 ms; who is waited for in vain costs four seconds */

@@ -232,13 +232,14 @@ static void a_sync_is_shared_only_where_that_was_proven(void **state)
         struct flush_facts f;
         bool shares;
     } rows[] = {
-        {{.share = true, .kind = FILE_KIND_EXT4}, true},
+        {{.share = true, .kind = FILE_KIND_EXT4, .crowd = 12}, true},
+        {{.share = true, .kind = FILE_KIND_EXT4, .crowd = 11}, false},
         {{.share = true, .kind = FILE_KIND_XFS}, true},
         {{.share = true, .kind = FILE_KIND_BTRFS}, true},
         {{.share = true, .kind = FILE_KIND_TMPFS}, false},
         {{.share = true, .kind = FILE_KIND_NONE}, false},
-        {{.share = false, .kind = FILE_KIND_EXT4}, false},
-        {{.share = true, .inside = true, .kind = FILE_KIND_EXT4}, false},
+        {{.share = false, .kind = FILE_KIND_EXT4, .crowd = 99}, false},
+        {{.share = true, .inside = true, .kind = FILE_KIND_EXT4, .crowd = 99}, false},
     };
 
     (void)state;
