@@ -86,7 +86,7 @@ static uint64_t wait_unit(bool exclusive)
 /* How long pieces may be kept waiting by exclusives that keep coming. */
 static uint64_t turn_limit_ns(const struct rl_gate *g)
 {
-    uint64_t mean = rl_load_64(&g->piece_ns);
+    uint64_t mean = rl_load_64(&g->piece_ns) / RL_GATE_SHARE;
 
     return mean < RL_GATE_TURN_MIN_NS   ? RL_GATE_TURN_MIN_NS
            : mean > RL_GATE_TURN_MAX_NS ? RL_GATE_TURN_MAX_NS

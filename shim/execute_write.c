@@ -6,6 +6,7 @@
 #include <signal.h>
 
 #include "execute_impl.h"
+#include "pace.h"
 #include "policy_split.h"
 
 #define PARTS_MAX 64 /* iovecs in one piece */
@@ -185,19 +186,46 @@ static bool all_aligned(const struct io *io)
     return (bits & (SPLIT_ALIGN - 1)) == 0;
 }
 
-static ssize_t write_pieces(const struct io *io, struct rl_inode *inode, size_t bytes, size_t piece)
+/* Does the write make the file longer, so that ext4 holds the inode lock exclusively throughout? */
+static bool extends(const struct io *io, size_t bytes)
 {
+    struct stat st;
+
+    return rl_raw(SYS_fstat, io->fd, &st) == 0 && io->off + (off_t)bytes > st.st_size;
+}
+
+static ssize_t write_pieces(const struct io *io, struct rl_inode *inode, size_t bytes, size_t fixed)
+{
+    struct file_state *fs = file_state(inode);
+    bool exclusive = fs->kind == FILE_KIND_EXT4 + 1 && extends(io, bytes);
     struct iovec part[PARTS_MAX];
+    struct flight_view view;
     int saved = errno;
     size_t done = 0;
     int parts;
 
     stat_add(STAT_write_split, 1);
     while (done < bytes) {
-        size_t len = next_piece(io, done, piece, part, &parts);
+        uint64_t began_ns = rl_now_ns();
+        bool crowded = pace_crowded(inode, began_ns, &view);
+        size_t piece = fixed != 0 ? fixed
+                                  : policy_piece(&(struct piece_facts){
+                                        .rate_bytes_s = pace_rate(inode),
+                                        .hold_target_ns = fs->hold_target_ns,
+                                        .last_bytes = (size_t)rl_load_64(&fs->pace.piece),
+                                        .least_bytes = (size_t)rl_load_64(&fs->pace.least),
+                                        .crowded = crowded,
+                                    });
+        size_t len;
         ssize_t n;
 
+        if (exclusive && crowded && !pace_wait(inode, piece) && done != 0)
+            pace_give_way(&view, fs->hold_target_ns / 8);
+        began_ns = rl_now_ns();
+        len = next_piece(io, done, piece, part, &parts);
         n = write_around(io, part, parts, io->off + (off_t)done, inode);
+        if (n > 0 && (size_t)n == len)
+            pace_passed(inode, len, began_ns, rl_now_ns());
         stat_add(STAT_write_pieces, 1);
         if (n < 0 && done == 0)
             return n;
@@ -206,6 +234,7 @@ static ssize_t write_pieces(const struct io *io, struct rl_inode *inode, size_t 
             break;
         }
         done += (size_t)n;
+        stat_add(STAT_write_pieces_bytes, (uint64_t)n);
         if ((size_t)n < len)
             break;
     }
@@ -215,12 +244,12 @@ static ssize_t write_pieces(const struct io *io, struct rl_inode *inode, size_t 
 /* One write() cannot be interrupted by a handler that writes through the same descriptor; several
  * in a row must not be either. */
 static ssize_t write_pieces_at_position(const struct io *io, struct rl_inode *inode, size_t bytes,
-                                        size_t piece)
+                                        size_t fixed)
 {
     SIGNALS(signals);
 
     signals_block(&signals);
-    return write_pieces(io, inode, bytes, piece);
+    return write_pieces(io, inode, bytes, fixed);
 }
 
 ssize_t execute_write(const struct io *io)
@@ -263,7 +292,7 @@ ssize_t execute_write(const struct io *io)
                  ? &(struct rl_span){(uint64_t)io->off, (uint64_t)io->off + bytes}
                  : NULL);
     flight_land(io->leg); /* long, and announced: no file need wait for it to be turned on */
-    if (plan.piece_bytes != 0)
+    if (plan.split)
         return io->positional ? write_pieces(io, inode, bytes, plan.piece_bytes)
                               : write_pieces_at_position(io, inode, bytes, plan.piece_bytes);
 

@@ -227,6 +227,7 @@ static void settings_of(int fd, struct file_state *fs)
     fs->punch_delay_ns = s->punch_delay_ns;
     fs->punch_call_max_bytes = s->punch_call_max_bytes;
     fs->split_bytes = s->split_bytes;
+    fs->hold_target_ns = s->hold_target_ns;
     fs->gate = s->gate;
     fs->share = (uint8_t)s->share;
     fs->punch = (uint8_t)s->punch;
@@ -263,6 +264,7 @@ static bool describe(int fd, struct rl_inode *inode, uint32_t gen)
     memset(fs->writing, 0, sizeof fs->writing);
     fs->writing_anywhere = fs->putting = fs->armed = 0;
     fs->syncing = fs->callers = fs->crowd[0] = fs->crowd[1] = fs->crowd_calls = 0;
+    memset(&fs->pace, 0, sizeof fs->pace);
     settings_of(fd, fs);
     rl_add_32(&proc.entries, 1);
     rl_store_32(&fs->gen, gen);

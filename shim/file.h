@@ -39,7 +39,7 @@ struct file_state {
     uint64_t refused_ns;   /* CLOCK_MONOTONIC: ask again after this */
     uint64_t queued_at_ns; /* CLOCK_REALTIME_COARSE of the newest queued punch, since 1970 */
     /* settings in force for this file */
-    uint64_t punch_delay_ns, punch_call_max_bytes, split_bytes;
+    uint64_t punch_delay_ns, punch_call_max_bytes, split_bytes, hold_target_ns;
     uint8_t gate, share, punch, stat_mode, truncate_mode, fsync_mode;
     /* flush.c: real syncs under way; callers there; how many callers there were at one time, at the
      * most, in this stretch of calls and the one before; calls in this stretch. */
@@ -49,7 +49,19 @@ struct file_state {
     uint64_t writing[FILE_WRITING];
     uint32_t writing_anywhere;
     uint32_t putting; /* punches between their look at those and their queueing */
-    uint32_t armed;   /* on, and every call that began before it was is over: punches may queue */
+    struct pace { /* of pieces, see pace.h */
+        uint64_t mean;  /* bytes a second over the last windows */
+        uint64_t best;  /* the best that was lately */
+        uint64_t piece; /* length of the last one */
+        uint64_t least; /* and of the next one at least */
+        uint64_t due_ns, beside_ns;
+        uint64_t first_ns, last_ns, bytes; /* the window under way */
+        uint64_t before;                   /* the rate before longer pieces were tried, 0: none are */
+        uint32_t calm, pause;              /* windows since the last try, and until the next */
+        uint32_t more;                     /* sixty-fourths of mean that are asked for beyond it */
+        uint32_t behind;                   /* the last window stayed behind the best */
+    } pace;
+    uint32_t armed; /* on, and every call that began before it was is over: punches may queue */
 };
 
 struct file_state *file_state(const struct rl_inode *inode);

@@ -11,7 +11,7 @@
 #define LEGS        3 /* a copy's two files, and a call that a handler makes inside */
 #define CHUNK_SLOTS 1024u
 #define CHUNKS      64u
-#define PROBES      16u /* slots tried one after the other, before those of dead threads */
+#define PROBES      16u /* slots looked at for a thread that is gone, before a new one is taken */
 
 struct slot {
     struct leg leg[LEGS];
@@ -25,7 +25,10 @@ struct slot {
 static struct leg unborn[LEGS] = {{.fd = UINT32_MAX}, {.fd = UINT32_MAX}, {.fd = UINT32_MAX}};
 __thread struct leg *flight_mine = unborn;
 
+/* Slots are used from the first one on, so that a look need not go far. */
 static struct slot *chunks[CHUNKS];
+static uint32_t used; /* slots ever given out */
+static uint32_t cursor;
 static uint32_t uncounted;
 static uint32_t looks;
 
@@ -54,12 +57,12 @@ static bool thread_lives(uint32_t tid)
     return rl_raw(SYS_tgkill, (uint32_t)rl_raw(SYS_getpid), tid, 0) == 0;
 }
 
-/* Takes a free slot, or that of a thread that is gone. */
-static bool take(struct slot *slot, uint32_t tid, bool look_for_dead)
+/* Takes a new slot, or that of a thread that is gone. */
+static bool take(struct slot *slot, uint32_t tid)
 {
     uint32_t owner = rl_load_32(&slot->tid);
 
-    if (owner != 0 && owner != tid && (!look_for_dead || thread_lives(owner)))
+    if (owner != 0 && owner != tid && thread_lives(owner))
         return false;
     if (!rl_cas_32(&slot->tid, &owner, tid))
         return false;
@@ -69,22 +72,26 @@ static bool take(struct slot *slot, uint32_t tid, bool look_for_dead)
     return true;
 }
 
+static struct slot *slot_at(uint32_t i, bool make)
+{
+    struct slot *chunk = i < CHUNKS * CHUNK_SLOTS ? chunk_of(i / CHUNK_SLOTS, make) : NULL;
+
+    return chunk != NULL ? &chunk[i % CHUNK_SLOTS] : NULL;
+}
+
 static struct slot *slot_for(uint32_t tid)
 {
-    for (unsigned c = 0; c < CHUNKS; c++) {
-        struct slot *chunk = chunk_of(c, true);
+    uint32_t n = rl_load_32(&used);
+    uint32_t probes = n < PROBES ? n : PROBES;
+    struct slot *slot;
 
-        if (chunk == NULL)
-            return NULL;
-        for (unsigned begin = 0; begin < CHUNK_SLOTS; begin += PROBES)
-            for (int dead = 0; dead < 2; dead++)
-                for (unsigned i = 0; i < PROBES; i++) {
-                    struct slot *slot = &chunk[(tid + begin + i) % CHUNK_SLOTS];
-
-                    if (take(slot, tid, dead != 0))
-                        return slot;
-                }
-    }
+    for (uint32_t i = 0; i < probes; i++)
+        if ((slot = slot_at(rl_add_32(&cursor, 1) % n, false)) != NULL && take(slot, tid))
+            return slot;
+    /* The number first: a look that misses this slot came before its first call. */
+    while (n < CHUNKS * CHUNK_SLOTS)
+        if (rl_cas_32(&used, &n, n + 1))
+            return (slot = slot_at(n, true)) != NULL && take(slot, tid) ? slot : NULL;
     return NULL;
 }
 
@@ -133,26 +140,21 @@ bool flight_barrier(void)
 uint32_t flight_look(void)
 {
     uint32_t look = ++looks != 0 ? looks : ++looks;
+    uint32_t n = rl_load_32(&used);
 
-    for (unsigned c = 0; c < CHUNKS; c++) {
-        struct slot *chunk = chunk_of(c, false);
+    for (uint32_t i = 0; i < n; i++) {
+        struct slot *slot = slot_at(i, false);
 
-        for (unsigned i = 0; chunk != NULL && i < CHUNK_SLOTS; i++) {
-            struct slot *slot = &chunk[i];
+        for (int l = 0; slot != NULL && l < LEGS; l++) {
+            uint32_t calls = rl_load_32(&slot->leg[l].calls);
 
-            if (rl_load_32(&slot->tid) == 0)
-                continue;
-            for (int l = 0; l < LEGS; l++) {
-                uint32_t calls = rl_load_32(&slot->leg[l].calls);
-
-                /* The call that the look before this one saw has ended since. One that began
-                 * meanwhile came after the barrier. */
-                if (calls != slot->seen[l])
-                    slot->clear[l] = look - 1;
-                slot->seen[l] = calls;
-                if (rl_load_32(&slot->leg[l].fd) == 0)
-                    slot->clear[l] = look;
-            }
+            /* The call that the look before this one saw has ended since. One that began meanwhile
+             * came after the barrier. */
+            if (calls != slot->seen[l])
+                slot->clear[l] = look - 1;
+            slot->seen[l] = calls;
+            if (rl_load_32(&slot->leg[l].fd) == 0)
+                slot->clear[l] = look;
         }
     }
     return look;
@@ -181,22 +183,47 @@ static bool may_be(uint32_t fd, uint64_t dev, uint64_t ino)
 
 bool flight_over(uint64_t dev, uint64_t ino, uint32_t since)
 {
+    uint32_t n = rl_load_32(&used);
+
     if (rl_load_32(&uncounted) != 0)
         return false;
-    for (unsigned c = 0; c < CHUNKS; c++) {
-        struct slot *chunk = chunk_of(c, false);
+    for (uint32_t i = 0; i < n; i++) {
+        struct slot *slot = slot_at(i, false);
 
-        for (unsigned i = 0; chunk != NULL && i < CHUNK_SLOTS; i++)
-            for (int l = 0; l < LEGS; l++) {
-                struct slot *slot = &chunk[i];
-                uint32_t fd = rl_load_32(&slot->leg[l].fd);
+        for (int l = 0; slot != NULL && l < LEGS; l++) {
+            uint32_t fd = rl_load_32(&slot->leg[l].fd);
 
-                if (fd == 0 || (int32_t)(slot->clear[l] - since) >= 0 || !may_be(fd - 1, dev, ino))
-                    continue;
-                if (thread_lives(rl_load_32(&slot->tid)))
-                    return false;
-            }
+            if (fd != 0 && (int32_t)(slot->clear[l] - since) < 0 && may_be(fd - 1, dev, ino) &&
+                thread_lives(rl_load_32(&slot->tid)))
+                return false;
+        }
     }
+    return true;
+}
+
+void flight_beside(const struct rl_inode *inode, struct flight_view *view)
+{
+    uint32_t n = rl_load_32(&used);
+
+    view->n = 0;
+    for (uint32_t i = 0; i < n && view->n < FLIGHT_VIEW; i++) {
+        struct slot *slot = slot_at(i, false);
+        uint32_t fd;
+
+        if (slot == NULL || slot->leg == flight_mine || (fd = rl_load_32(&slot->leg[0].fd)) == 0)
+            continue;
+        view->calls[view->n] = rl_load_32(&slot->leg[0].calls);
+        if (file_inode((int)(fd - 1), false) == inode)
+            view->leg[view->n++] = &slot->leg[0];
+    }
+}
+
+bool flight_moved(const struct flight_view *view)
+{
+    for (unsigned i = 0; i < view->n; i++)
+        if (rl_load_32(&view->leg[i]->fd) != 0 &&
+            rl_load_32(&view->leg[i]->calls) == view->calls[i])
+            return false;
     return true;
 }
 
@@ -205,10 +232,12 @@ void flight_forked(void)
     struct leg *mine = flight_mine;
 
     uncounted = 0;
-    for (unsigned c = 0; c < CHUNKS; c++)
-        for (unsigned i = 0; chunks[c] != NULL && i < CHUNK_SLOTS; i++)
-            if (chunks[c][i].tid != 0 && chunks[c][i].leg != mine)
-                memset(&chunks[c][i], 0, sizeof chunks[c][i]);
+    for (uint32_t i = 0; i < used; i++) {
+        struct slot *slot = slot_at(i, false);
+
+        if (slot != NULL && slot->leg != mine)
+            memset(slot, 0, sizeof *slot);
+    }
     if (mine != unborn)
         ((struct slot *)(void *)mine)->tid = (uint32_t)rl_raw(SYS_gettid);
 }

@@ -87,6 +87,24 @@ uint32_t flight_look(void);
  * (dev, ino)? About as of the last look. */
 bool flight_over(uint64_t dev, uint64_t ino, uint32_t since);
 
+/* --- for whoever holds up others --- */
+
+#define FLIGHT_VIEW 16
+
+/* Calls of other threads on one inode, as of one look. */
+struct flight_view {
+    const struct leg *leg[FLIGHT_VIEW];
+    uint32_t calls[FLIGHT_VIEW];
+    unsigned n;
+};
+
+/* Looks. May take an fstat for a descriptor that nobody asked about yet. A call that just began may
+ * be missed: this is for manners, not for exactness. */
+void flight_beside(const struct rl_inode *inode, struct flight_view *view);
+
+/* Are all of them over? */
+bool flight_moved(const struct flight_view *view);
+
 /* In a forked child: the other threads do not exist here. */
 void flight_forked(void);
 

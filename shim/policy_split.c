@@ -7,17 +7,6 @@
 
 #define RWF_KNOWN_HARMLESS RWF_HIPRI /* polling for completion says nothing about wholeness */
 
-/* Fixed per file system: 1 MiB is 3.4 ms at 300 MiB/s, keeps the write rate on a throttled device,
- * and brings the time that readers stall from 80 % to below 1 % on XFS, 2 % on btrfs and 28 % on
- * ext4, which extends under the exclusive lock (measured, README). tmpfs has no direct I/O to wait
- * for. */
-static size_t piece_for(enum file_kind kind, uint64_t setting)
-{
-    if (setting != CFG_AUTO)
-        return (size_t)setting;
-    return kind == FILE_KIND_TMPFS ? 0 : SPLIT_DEFAULT_BYTES;
-}
-
 struct split_plan policy_split(const struct split_facts *f)
 {
     struct split_plan plan = {0};
@@ -29,10 +18,28 @@ struct split_plan policy_split(const struct split_facts *f)
         (f->open_flags & (O_APPEND | O_SYNC | O_DSYNC)) != 0 ||
         (f->rwf_flags & ~RWF_KNOWN_HARMLESS) != 0)
         return plan;
-    plan.piece_bytes = piece_for(f->kind, f->split_bytes);
-    if (plan.piece_bytes >= f->bytes)
-        plan.piece_bytes = 0;
+    plan.piece_bytes = f->split_bytes == CFG_AUTO ? 0 : (size_t)f->split_bytes;
+    /* tmpfs has no device to wait for. */
+    plan.split = plan.piece_bytes != 0 ? plan.piece_bytes < f->bytes : f->kind != FILE_KIND_TMPFS;
     return plan;
+}
+
+size_t policy_piece(const struct piece_facts *f)
+{
+    uint64_t target_ns = f->crowded ? f->hold_target_ns : f->hold_target_ns * SPLIT_ALONE;
+    uint64_t bytes;
+
+    if (f->rate_bytes_s == 0)
+        return SPLIT_FIRST_BYTES;
+    bytes = (uint64_t)((double)f->rate_bytes_s * (double)target_ns / 1e9);
+    if (bytes < f->least_bytes)
+        bytes = f->least_bytes;
+    if (f->last_bytes != 0 && bytes > 2 * f->last_bytes)
+        bytes = 2 * f->last_bytes;
+    if (bytes > SPLIT_MOST_BYTES)
+        bytes = SPLIT_MOST_BYTES;
+    bytes -= bytes % SPLIT_LEAST_BYTES;
+    return bytes != 0 ? (size_t)bytes : SPLIT_LEAST_BYTES;
 }
 
 bool policy_drain_gated(bool gate, enum file_kind kind)

@@ -16,8 +16,12 @@
 
 #include "file.h"
 
-#define SPLIT_ALIGN         4096u
-#define SPLIT_DEFAULT_BYTES ((size_t)1 << 20)
+#define SPLIT_ALIGN       4096u
+#define SPLIT_FIRST_BYTES ((size_t)1 << 20)  /* while the device's rate is not known */
+#define SPLIT_LEAST_BYTES ((size_t)64 << 10) /* and the step in which pieces are sized */
+#define SPLIT_MOST_BYTES  ((size_t)64 << 20)
+#define SPLIT_HURRIED_BYTES ((size_t)4 << 20) /* what pieces too short for their cost may grow to */
+#define SPLIT_ALONE       16u /* times hold_target: what a piece takes while nobody is held up */
 
 struct split_facts {
     size_t bytes;   /* of the whole write */
@@ -33,11 +37,27 @@ struct split_facts {
 };
 
 struct split_plan {
-    bool gate;          /* enter shared */
-    size_t piece_bytes; /* 0: whole */
+    bool gate; /* enter shared */
+    bool split;
+    size_t piece_bytes; /* a size of the operator's; 0: policy_piece says, before each piece */
 };
 
 struct split_plan policy_split(const struct split_facts *f);
+
+/*
+ * The size of the next piece, by time: what the device writes in hold_target while others are
+ * inside a call on the inode, in SPLIT_ALONE times that while nobody is. One piece at a time leaves
+ * the device idle for a moment after each, so a lone writer wants them long; and whoever comes
+ * meets one long piece, once.
+ */
+struct piece_facts {
+    uint64_t rate_bytes_s; /* what the file gets; 0 not known */
+    uint64_t hold_target_ns;
+    size_t last_bytes; /* the piece before, 0 none: none grows to more than twice that */
+    size_t least_bytes;
+    bool crowded; /* others were inside a call on the inode lately */
+};
+size_t policy_piece(const struct piece_facts *f);
 
 /* Does a punch, truncation or the like on this file system wait for all direct I/O of the inode, so
  * that it has to pass the gate? */

@@ -120,36 +120,73 @@ static void only_big_direct_writes_are_split_and_never_what_must_stay_whole(void
     const struct {
         const char *what;
         struct split_facts f;
-        bool gate;
+        bool gate, split;
         size_t piece;
     } rows[] = {
-        {"big and direct", {BIG}, true, M},
-        {"a size of the operator's", {BIG, .split_bytes = 256 << 10}, true, 256 << 10},
-        {"split = off", {BIG, .split_bytes = CFG_OFF}, true, 0},
-        {"one piece", {BIG, .bytes = M}, true, 0},
-        {"small", {BIG, .bytes = GATE_MIN_BYTES - 4096}, false, 0},
-        {"buffered", {BIG, .direct = false}, false, 0},
-        {"gate = off", {BIG, .gate = false}, false, 0},
-        {"unknown file system", {BIG, .kind = FILE_KIND_NONE}, false, 0},
-        {"tmpfs", {BIG, .kind = FILE_KIND_TMPFS}, true, 0},
-        {"O_APPEND", {BIG, .open_flags = O_APPEND}, true, 0},
-        {"O_SYNC", {BIG, .open_flags = O_SYNC}, true, 0},
-        {"O_DSYNC", {BIG, .open_flags = O_DSYNC}, true, 0},
-        {"RWF_DSYNC", {BIG, .rwf_flags = RWF_DSYNC}, true, 0},
-        {"RWF_APPEND", {BIG, .rwf_flags = RWF_APPEND}, true, 0},
-        {"a flag of tomorrow (RWF_ATOMIC)", {BIG, .rwf_flags = 0x40}, true, 0},
-        {"RWF_HIPRI", {BIG, .rwf_flags = RWF_HIPRI}, true, M},
-        {"RLIMIT_FSIZE", {BIG, .size_limited = true}, true, 0},
-        {"not aligned", {BIG, .aligned = false}, true, 0},
-        {"a position others may move", {BIG, .may_interleave = false}, true, 0},
+        {"big and direct", {BIG}, true, true, 0},
+        {"a size of the operator's", {BIG, .split_bytes = 256 << 10}, true, true, 256 << 10},
+        {"smaller than that", {BIG, .split_bytes = 16 * M}, true, false, 16 * M},
+        {"split = off", {BIG, .split_bytes = CFG_OFF}, true, false, 0},
+        {"small", {BIG, .bytes = GATE_MIN_BYTES - 4096}, false, false, 0},
+        {"buffered", {BIG, .direct = false}, false, false, 0},
+        {"gate = off", {BIG, .gate = false}, false, false, 0},
+        {"unknown file system", {BIG, .kind = FILE_KIND_NONE}, false, false, 0},
+        {"tmpfs", {BIG, .kind = FILE_KIND_TMPFS}, true, false, 0},
+        {"O_APPEND", {BIG, .open_flags = O_APPEND}, true, false, 0},
+        {"O_SYNC", {BIG, .open_flags = O_SYNC}, true, false, 0},
+        {"O_DSYNC", {BIG, .open_flags = O_DSYNC}, true, false, 0},
+        {"RWF_DSYNC", {BIG, .rwf_flags = RWF_DSYNC}, true, false, 0},
+        {"RWF_APPEND", {BIG, .rwf_flags = RWF_APPEND}, true, false, 0},
+        {"a flag of tomorrow (RWF_ATOMIC)", {BIG, .rwf_flags = 0x40}, true, false, 0},
+        {"RWF_HIPRI", {BIG, .rwf_flags = RWF_HIPRI}, true, true, 0},
+        {"RLIMIT_FSIZE", {BIG, .size_limited = true}, true, false, 0},
+        {"not aligned", {BIG, .aligned = false}, true, false, 0},
+        {"a position others may move", {BIG, .may_interleave = false}, true, false, 0},
     };
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct split_plan plan = policy_split(&rows[i].f);
 
-        if (plan.gate != rows[i].gate || plan.piece_bytes != rows[i].piece)
-            fail_msg("%s: gate %d, pieces of %zu", rows[i].what, plan.gate, plan.piece_bytes);
+        if (plan.gate != rows[i].gate || plan.split != rows[i].split ||
+            plan.piece_bytes != rows[i].piece)
+            fail_msg("%s: gate %d, split %d, pieces of %zu", rows[i].what, plan.gate, plan.split,
+                     plan.piece_bytes);
+    }
+}
+
+#define TARGET .hold_target_ns = 2000000
+#define STEP   SPLIT_LEAST_BYTES
+
+static void a_piece_takes_the_hold_target_beside_others_and_longer_alone(void **state)
+{
+    const struct {
+        const char *what;
+        struct piece_facts f;
+        size_t bytes;
+    } rows[] = {
+        {"nothing known", {TARGET}, M},
+        {"nothing known, beside others", {TARGET, .crowded = true}, M},
+        {"50 MiB/s beside others", {TARGET, .crowded = true, .rate_bytes_s = 50 * M}, 64 << 10},
+        {"512 MiB/s beside others", {TARGET, .crowded = true, .rate_bytes_s = 512 * M}, M},
+        {"4 GiB/s beside others", {TARGET, .crowded = true, .rate_bytes_s = 4096 * M}, 131 * STEP},
+        {"512 MiB/s alone", {TARGET, .rate_bytes_s = 512 * M}, 262 * STEP},
+        {"no more than doubled", {TARGET, .rate_bytes_s = 512 * M, .last_bytes = M}, 2 * M},
+        {"shrunk at once",
+         {TARGET, .crowded = true, .rate_bytes_s = 512 * M, .last_bytes = 16 * M},
+         M},
+        {"the fastest device", {TARGET, .rate_bytes_s = (uint64_t)1 << 50}, SPLIT_MOST_BYTES},
+        {"the slowest", {TARGET, .rate_bytes_s = 1}, SPLIT_LEAST_BYTES},
+        {"a longer target", {.hold_target_ns = 8000000, .crowded = true, .rate_bytes_s = 512 * M},
+         65 * STEP},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        size_t bytes = policy_piece(&rows[i].f);
+
+        if (bytes != rows[i].bytes)
+            fail_msg("%s: %zu", rows[i].what, bytes);
     }
 }
 
@@ -259,6 +296,7 @@ int main(void)
         cmocka_unit_test(a_sync_is_shared_only_where_that_was_proven),
         cmocka_unit_test(a_punch_is_deferred_only_when_everything_allows_it),
         cmocka_unit_test(only_big_direct_writes_are_split_and_never_what_must_stay_whole),
+        cmocka_unit_test(a_piece_takes_the_hold_target_beside_others_and_longer_alone),
         cmocka_unit_test(calls_pass_the_gate_where_the_kernel_drains_direct_io),
         cmocka_unit_test(a_truncation_is_elided_only_where_it_changes_nothing_and_costs_something),
         cmocka_unit_test(only_opens_that_write_are_made_without_o_trunc),
