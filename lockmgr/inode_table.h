@@ -3,10 +3,10 @@
  * inode_table: (device, inode number) -> gate and range table.
  *
  * A fixed, set-associative array in zeroed memory the caller provides. Look-ups are lock-free.
- * An entry that is idle (gate empty, no sync under way, range table off) may give way to another inode; its generation
- * then changes, and holders of the old index find out by comparing. Using a stale entry's gate is
- * harmless (a gate only decides when, gate.h); its range table is protected by the activation word.
- * Full set: no entry, and the caller does without.
+ * An entry that is idle (gate empty, no sync under way, range table off) may give way to another
+ * inode; its generation then changes, and holders of the old index find out by comparing. Using a
+ * stale entry's gate is harmless (a gate only decides when, gate.h); its range table is protected
+ * by the activation word. Full set: no entry, and the caller does without.
  */
 #ifndef RL_INODE_TABLE_H
 #define RL_INODE_TABLE_H

@@ -48,18 +48,18 @@ struct file_state {
      * wants, and those that do not fit or whose place is not known. */
     uint64_t writing[FILE_WRITING];
     uint32_t writing_anywhere;
-    uint32_t putting; /* punches between their look at those and their queueing */
-    struct pace { /* of pieces, see pace.h */
+    uint32_t putting;   /* punches between their look at those and their queueing */
+    struct pace {       /* of pieces, see pace.h */
         uint64_t mean;  /* bytes a second over the last windows */
         uint64_t best;  /* the best that was lately */
         uint64_t piece; /* length of the last one */
         uint64_t least; /* and of the next one at least */
         uint64_t due_ns, beside_ns;
         uint64_t first_ns, last_ns, bytes; /* the window under way */
-        uint64_t before;                   /* the rate before longer pieces were tried, 0: none are */
-        uint32_t calm, pause;              /* windows since the last try, and until the next */
-        uint32_t more;                     /* sixty-fourths of mean that are asked for beyond it */
-        uint32_t behind;                   /* the last window stayed behind the best */
+        uint64_t before;      /* the rate before longer pieces were tried, 0: none are */
+        uint32_t calm, pause; /* windows since the last try, and until the next */
+        uint32_t more;        /* sixty-fourths of mean that are asked for beyond it */
+        uint32_t behind;      /* the last window stayed behind the best */
     } pace;
     uint32_t armed; /* on, and every call that began before it was is over: punches may queue */
 };

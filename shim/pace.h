@@ -29,11 +29,11 @@ bool pace_crowded(const struct rl_inode *inode, uint64_t now_ns, struct flight_v
 
 /*
  * A volume with a byte limit (a cgroup, a cloud disk) grants a slice's worth of bytes at once and
- * then nothing until the next slice, a tenth of a second in the kernel's own throttle. A writer that
- * spends its grant at once waits for the rest of the slice inside the call, with the inode locked.
- * So beside others, where the call holds the lock, pieces are spread over time: at the rate of late
- * and a twentieth more, so that nothing is lost; as long as that goes faster, by more and more, so
- * that without a limit the next piece is soon always due already. True if it waited.
+ * then nothing until the next slice, a tenth of a second in the kernel's own throttle. A writer
+ * that spends its grant at once waits for the rest of the slice inside the call, with the inode
+ * locked. So beside others, where the call holds the lock, pieces are spread over time: at the rate
+ * of late and a twentieth more, so that nothing is lost; as long as that goes faster, by more and
+ * more, so that without a limit the next piece is soon always due already. True if it waited.
  */
 bool pace_wait(const struct rl_inode *inode, size_t bytes);
 

@@ -177,7 +177,8 @@ static void a_piece_takes_the_hold_target_beside_others_and_longer_alone(void **
          M},
         {"the fastest device", {TARGET, .rate_bytes_s = (uint64_t)1 << 50}, SPLIT_MOST_BYTES},
         {"the slowest", {TARGET, .rate_bytes_s = 1}, SPLIT_LEAST_BYTES},
-        {"a longer target", {.hold_target_ns = 8000000, .crowded = true, .rate_bytes_s = 512 * M},
+        {"a longer target",
+         {.hold_target_ns = 8000000, .crowded = true, .rate_bytes_s = 512 * M},
          65 * STEP},
     };
 
