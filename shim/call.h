@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "evict.h"
 #include "execute.h"
 #include "family.h"
 #include "init.h"
@@ -105,8 +106,13 @@ static inline int call_opened_with(int fd, int flags)
     fd = call_opened(fd);
     if (unlikely((flags & O_DIRECT) != 0))
         state_direct();
-    if (fd >= 0 && unlikely((flags & O_TMPFILE) == O_TMPFILE))
+    if (fd >= 0 && unlikely((flags & O_TMPFILE) == O_TMPFILE)) {
         file_mark(fd, FILE_NAMELESS);
+        evict_nameless();
+    } else if (fd >= 0 && (flags & (O_CREAT | O_ACCMODE)) == (O_CREAT | O_RDWR) &&
+               (flags & (O_SYNC | O_DSYNC)) == 0) {
+        file_mark(fd, FILE_WRITES); /* likely to be truncated: saves that a look */
+    }
     return fd;
 }
 
@@ -128,6 +134,23 @@ static inline int call_duplicated(int from, int to)
     }
     return to;
 }
+
+/* `call` returns -1 where the file system is full: made once more, when files that were deleted
+ * before have been freed. */
+#define CALL_WITH_SPACE(call)                                                                      \
+    ({                                                                                             \
+        int errno_before_ = errno;                                                                 \
+        uint64_t word_before_ = state_word();                                                      \
+        int result_ = (call);                                                                      \
+        if (unlikely(result_ < 0) && unlikely((word_before_ & WORD_HELD) != 0) &&                  \
+            (errno == ENOSPC || errno == EDQUOT)) {                                                \
+            settle_all(WHY_space);                                                                 \
+            result_ = (call);                                                                      \
+            if (result_ >= 0)                                                                      \
+                errno = errno_before_;                                                             \
+        }                                                                                          \
+        result_;                                                                                   \
+    })
 
 /* A descriptor that came from another process. Returns fd. */
 static inline int call_received(int fd)

@@ -13,11 +13,25 @@
 
 /* --- close --- */
 
+/* There are files without a name: this may be the last descriptor of one. */
+static __attribute__((noinline)) int close_nameless(int fd, int (*close_)(int))
+{
+    struct evict_hold hold;
+    int r;
+
+    evict_begin_close(fd, &hold);
+    r = close_(fd);
+    evict_end(&hold, r == 0);
+    return r;
+}
+
 #define CLOSES(name)                                                                               \
     FREQUENT int name(int fd)                                                                      \
     {                                                                                              \
         WHEN_BUSY(settle_end_fd(fd, WHY_close));                                                   \
         file_forget(fd);                                                                           \
+        if (unlikely(rl_load_32(&proc.nameless) != 0))                                             \
+            return close_nameless(fd, real.name);                                                  \
         return real.name(fd);                                                                      \
     }
 CLOSES(close)

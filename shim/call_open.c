@@ -31,7 +31,7 @@
     call_seen(STAT_calls_open);                                                                    \
     CALL_CUTS((flags_ & O_TRUNC) != 0, dirfd, path);                                               \
     if (likely((flags_ & O_TRUNC) == 0))                                                           \
-        return call_opened_with(call, flags_);                                                     \
+        return call_opened_with(CALL_WITH_SPACE(call), flags_);                                    \
     elide_ = elide_open(dirfd, path, flags_);                                                      \
     if (elide_ == ELIDE_YES) {                                                                     \
         int saved_ = errno;                                                                        \
@@ -45,7 +45,7 @@
         errno = saved_;                                                                            \
         flags_ |= O_TRUNC;                                                                         \
     }                                                                                              \
-    fd_ = call;                                                                                    \
+    fd_ = CALL_WITH_SPACE(call);                                                                   \
     if (fd_ >= 0 && elide_ == ELIDE_LEARN)                                                         \
         elide_learn(fd_);                                                                          \
     return call_opened_with(fd_, flags_)

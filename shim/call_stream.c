@@ -85,6 +85,7 @@ FREOPENS(freopen64)
 #define TMPFILES(name)                                                                             \
     FILE *name(void)                                                                               \
     {                                                                                              \
+        evict_nameless();                                                                          \
         call_seen(STAT_calls_open);                                                                \
         return stream_opened(real.name());                                                         \
     }
@@ -109,11 +110,18 @@ FDOPENS(_IO_fdopen)
 #define FCLOSES(name)                                                                              \
     int name(FILE *stream)                                                                         \
     {                                                                                              \
+        struct evict_hold hold = {.slot = EVICT_NOTHING};                                          \
         int fd = stream_fd(stream);                                                                \
+        int r;                                                                                     \
                                                                                                    \
         WHEN_BUSY(settle_end_fd(fd, WHY_close));                                                   \
+        if (unlikely(rl_load_32(&proc.nameless) != 0))                                             \
+            evict_begin_close(fd, &hold);                                                          \
         file_forget(fd);                                                                           \
-        return real.name(stream);                                                                  \
+        r = real.name(stream);                                                                     \
+        if (unlikely(hold.slot != EVICT_NOTHING))                                                  \
+            evict_end(&hold, true);                                                                \
+        return r;                                                                                  \
     }
 FCLOSES(fclose)
 FCLOSES(_IO_fclose)

@@ -16,7 +16,7 @@ static ssize_t write_busy(const struct io *io, uint64_t word)
     word = state_word();
     if ((word & WORD_COUNT) != 0)
         stat_add(STAT_calls_write, 1);
-    if ((word & WORD_FILES) != 0 ||
+    if ((word & (WORD_FILES | WORD_HELD)) != 0 ||
         (io_bytes(io->iov, io->count) >= GATE_MIN_BYTES && state_works()))
         return execute_write(io);
     return io->issue(io, io->iov, io->count, io->off);

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* execute_elide: truncations that change nothing but times (policy_truncate.h) are made as that. */
 #include <errno.h>
-#include <limits.h>
 #include <linux/fiemap.h>
 #include <linux/fs.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/sysinfo.h>
 
@@ -41,7 +39,7 @@ static bool decide(const struct statx *stx, uint64_t wanted, int kind, enum cut 
         .blocks = stx->stx_blocks,
         .wanted = wanted,
         .maps = rl_load_32(&proc.maps) != 0 || rl_load_32(&proc.foreign) != 0,
-        .swaps = stx->stx_size != 0 && swap_space(),
+        .swaps = stx->stx_size >= CUT_SWAP_MIN_BYTES && stx->stx_size == wanted && swap_space(),
     });
     return *cut != CUT_REAL;
 }
@@ -88,9 +86,12 @@ static bool move_times(int fd)
 
 static bool writable(int fd)
 {
-    int flags = open_flags(fd);
-    int access = flags & O_ACCMODE;
+    int flags, access;
 
+    if ((file_flags(fd) & FILE_WRITES) != 0 && rl_load_32(&proc.foreign) == 0)
+        return true; /* opened so here */
+    flags = open_flags(fd);
+    access = flags & O_ACCMODE;
     return flags >= 0 && (access == O_WRONLY || access == O_RDWR);
 }
 
@@ -114,23 +115,10 @@ static enum elide judge(const struct statx *stx, uint64_t wanted, enum cut *cut)
 
 static bool elides_at(int dirfd, const char *path)
 {
-    const struct config *config = state_config();
-    char absolute[PATH_MAX];
     struct settings own;
-    long n;
+    const struct settings *s = file_settings_at(dirfd, path, &own);
 
-    if (config == NULL || !cfg_has_paths(config))
-        return proc.settings.truncate_mode != CFG_TRUNCATE_SYNC;
-    if (path[0] != '/') {
-        if (dirfd != AT_FDCWD || (n = rl_raw(SYS_getcwd, absolute, sizeof absolute)) <= 0 ||
-            (size_t)n + strlen(path) + 1 > sizeof absolute)
-            return false;
-        absolute[n - 1] = '/';
-        strcpy(absolute + n, path);
-        path = absolute;
-    }
-    cfg_settings(config, proc.program, path, &own);
-    return own.truncate_mode != CFG_TRUNCATE_SYNC;
+    return s != NULL && s->truncate_mode != CFG_TRUNCATE_SYNC;
 }
 
 /* A look costs as much as any system call. A program whose truncating opens find nothing to leave
@@ -181,25 +169,16 @@ bool elide_opened(int fd)
     return rl_raw(SYS_ftruncate, fd, 0L) == 0;
 }
 
-static bool elides_fd(int fd)
-{
-    const struct config *config = state_config();
-    struct rl_inode *inode;
-
-    if (config == NULL || !cfg_has_paths(config))
-        return proc.settings.truncate_mode != CFG_TRUNCATE_SYNC;
-    inode = file_inode(fd, true);
-    return inode != NULL && file_state(inode)->truncate_mode != CFG_TRUNCATE_SYNC;
-}
-
 enum elide elide_truncate(int fd, off_t len)
 {
+    struct settings own;
     enum elide elide;
     struct statx stx;
     enum cut cut;
 
     if (len < 0 || !state_works() || !look(fd, "", AT_EMPTY_PATH, &stx) ||
-        stx.stx_size != (uint64_t)len || !elides_fd(fd))
+        stx.stx_size != (uint64_t)len ||
+        file_settings_of(fd, &own)->truncate_mode == CFG_TRUNCATE_SYNC)
         return ELIDE_NO;
     elide = judge(&stx, (uint64_t)len, &cut);
     if (elide != ELIDE_YES)

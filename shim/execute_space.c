@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <pthread.h>
 
+#include "evict.h"
 #include "execute_impl.h"
 #include "policy_punch.h"
 #include "policy_split.h"
@@ -46,14 +47,19 @@ static int drain_gated(const struct drain_call *call, struct rl_inode *inode)
 }
 
 /* Space that queued punches hold: see write_rest. posix_fallocate returns its error. */
-static int space_again(const struct drain_call *call, struct rl_inode *inode, int r)
+static int space_again(const struct drain_call *call, struct rl_inode *inode, int r, uint64_t word,
+                       int saved)
 {
     int error = r < 0 ? errno : r;
 
-    if ((error != ENOSPC && error != EDQUOT) || !state_files_on())
+    if ((error != ENOSPC && error != EDQUOT) ||
+        (!state_files_on() && (word & WORD_HELD) == 0 && !evict_held()))
         return r;
     settle_all(WHY_space);
-    return drain_gated(call, inode);
+    r = inode != NULL ? drain_gated(call, inode) : call->issue(call);
+    if (r == 0)
+        errno = saved;
+    return r;
 }
 
 static bool queue_punch(const struct drain_call *call, struct rl_inode *inode, uint32_t act,
@@ -184,6 +190,8 @@ int execute_fallocate(const struct drain_call *call)
 {
     bool punch = call->mode == (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE);
     FLIGHT(leg, call->fd);
+    uint64_t word = state_word();
+    int saved = errno;
     struct rl_inode *inode;
 
     stat_add(STAT_calls_space, 1);
@@ -193,14 +201,14 @@ int execute_fallocate(const struct drain_call *call)
             stat_add(STAT_punch_inline, 1);
             stat_add(proc.works == 0 ? STAT_punch_no_setting : STAT_punch_no_fs, 1);
         }
-        return call->issue(call);
+        return space_again(call, NULL, call->issue(call), word, saved);
     }
     if (punch)
         return execute_punch(call, inode);
     ANNOUNCEMENT(mine);
     announce(&mine, inode, NULL);
     settle_inode(inode, WHY_fallocate);
-    return space_again(call, inode, drain_gated(call, inode));
+    return space_again(call, inode, drain_gated(call, inode), word, saved);
 }
 
 int execute_truncate(const struct drain_call *call)

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <signal.h>
 
+#include "evict.h"
 #include "execute_impl.h"
 #include "pace.h"
 #include "policy_split.h"
@@ -82,24 +83,26 @@ static bool stopped_early(int fd, size_t done, size_t bytes)
            !size_limited();
 }
 
-static bool nothing_queued(void)
+/* Before the call, as `word` says, or now: what was held may be freed this moment. */
+static bool nothing_queued(uint64_t word)
 {
-    return !state_files_on(); /* nothing is on, so nothing can be */
+    return !state_files_on() && (word & WORD_HELD) == 0 && !evict_held();
 }
 
 /*
- * The file system is full, but queued punches hold space that it would have by now: apply them all,
- * and go on once where the write stopped. Without rlshim it would not have stopped.
+ * The file system is full, but queued punches and deleted files hold space that it would have by
+ * now: apply and free them all, and go on once where the write stopped. Without rlshim it would not
+ * have stopped.
  */
 static ssize_t write_rest(const struct io *io, const struct iovec *iov, int count, off_t off,
-                          ssize_t n, size_t bytes, int saved)
+                          ssize_t n, size_t bytes, int saved, uint64_t word)
 {
     struct iovec part[PARTS_MAX];
     size_t done = n > 0 ? (size_t)n : 0;
     ssize_t more;
     int parts;
 
-    if (!nothing_queued() && (io->flags & RWF_NOWAIT) == 0 &&
+    if (!nothing_queued(word) && (io->flags & RWF_NOWAIT) == 0 &&
         (n >= 0 ? stopped_early(io->fd, done, bytes) : errno == ENOSPC || errno == EDQUOT)) {
         struct io rest = *io;
 
@@ -138,6 +141,7 @@ static ssize_t write_around(const struct io *io, const struct iovec *iov, int co
 {
     struct rl_inode *inode = file_active(io->fd);
     size_t bytes = io_bytes(iov, count);
+    uint64_t word = state_word();
     int saved = errno; /* a success leaves it alone, also the second try's */
     struct rl_span range = {0, RL_FOREVER};
     bool known;
@@ -146,7 +150,7 @@ static ssize_t write_around(const struct io *io, const struct iovec *iov, int co
 
     if (inode == NULL)
         return write_rest(io, iov, count, off, issue_inside(io, iov, count, off, gated), bytes,
-                          saved);
+                          saved, word);
     if (!io->positional)
         signals_block(&signals);
     known = write_range(io, off, bytes, &range);
@@ -161,7 +165,8 @@ static ssize_t write_around(const struct io *io, const struct iovec *iov, int co
         settle_range(inode, range.start, range.end, WHY_write);
         stat_add(STAT_write_waited, 1);
     }
-    return write_rest(io, iov, count, off, issue_inside(io, iov, count, off, gated), bytes, saved);
+    return write_rest(io, iov, count, off, issue_inside(io, iov, count, off, gated), bytes, saved,
+                      word);
 }
 
 /* No piece can be refused for a reason for which the kernel would have refused the whole:

@@ -210,20 +210,48 @@ static bool name_of(int fd, char *path, size_t bytes)
     return true;
 }
 
+const struct settings *file_settings_of(int fd, struct settings *own)
+{
+    const struct config *config = state_config();
+    char path[PATH_MAX];
+
+    if (config == NULL || !cfg_has_paths(config) || !name_of(fd, path, sizeof path) ||
+        !cfg_path_matches(config, path))
+        return &proc.settings;
+    cfg_settings(config, proc.program, path, own);
+    return own;
+}
+
+const struct settings *file_settings_at(int dirfd, const char *path, struct settings *own)
+{
+    const struct config *config = state_config();
+    char absolute[PATH_MAX];
+    long n;
+
+    if (config == NULL || !cfg_has_paths(config))
+        return &proc.settings;
+    if (path[0] != '/') {
+        if (dirfd == AT_FDCWD)
+            n = rl_raw(SYS_getcwd, absolute, sizeof absolute) - 1;
+        else
+            n = name_of(dirfd, absolute, sizeof absolute) ? (long)strlen(absolute) : -1;
+        if (n <= 0 || (size_t)n + strlen(path) + 2 > sizeof absolute)
+            return NULL;
+        absolute[n] = '/';
+        strcpy(absolute + n + 1, path);
+        path = absolute;
+    }
+    cfg_settings(config, proc.program, path, own);
+    return own;
+}
+
 /* The settings for this file. A [path] section goes by the name at the first question rather than
  * at the open, so that opens cost nothing. */
 static void settings_of(int fd, struct file_state *fs)
 {
-    const struct config *config = state_config();
-    const struct settings *s = &proc.settings;
     struct settings own;
-    char path[PATH_MAX];
+    const struct settings *s = file_settings_of(fd, &own);
 
-    if (config != NULL && cfg_has_paths(config) && name_of(fd, path, sizeof path) &&
-        cfg_path_matches(config, path)) {
-        cfg_settings(config, proc.program, path, &own);
-        s = &own;
-    }
     fs->punch_delay_ns = s->punch_delay_ns;
     fs->punch_call_max_bytes = s->punch_call_max_bytes;
     fs->split_bytes = s->split_bytes;
@@ -232,7 +260,6 @@ static void settings_of(int fd, struct file_state *fs)
     fs->share = (uint8_t)s->share;
     fs->punch = (uint8_t)s->punch;
     fs->stat_mode = (uint8_t)s->stat_mode;
-    fs->truncate_mode = (uint8_t)s->truncate_mode;
     fs->fsync_mode = (uint8_t)s->fsync_mode;
 }
 

@@ -40,7 +40,7 @@ struct file_state {
     uint64_t queued_at_ns; /* CLOCK_REALTIME_COARSE of the newest queued punch, since 1970 */
     /* settings in force for this file */
     uint64_t punch_delay_ns, punch_call_max_bytes, split_bytes, hold_target_ns;
-    uint8_t gate, share, punch, stat_mode, truncate_mode, fsync_mode;
+    uint8_t gate, share, punch, stat_mode, fsync_mode;
     /* flush.c: real syncs under way; callers there; how many callers there were at one time, at the
      * most, in this stretch of calls and the one before; calls in this stretch. */
     uint32_t syncing, callers, crowd[2], crowd_calls;
@@ -79,6 +79,11 @@ struct rl_inode *file_by_identity(uint64_t dev, uint64_t ino);
 /* Deferral is refused for this counter's reason; evidence is asked for again after 0.1 s, then
  * after twice as long each time, up to 3.2 s. */
 void file_refuse(struct file_state *fs, uint32_t reason);
+
+/* The settings for the file behind fd, by its present name, or at a path that was given to a call:
+ * either *own, filled, or the program's. NULL where the path cannot be made absolute. */
+const struct settings *file_settings_of(int fd, struct settings *own);
+const struct settings *file_settings_at(int dirfd, const char *path, struct settings *own);
 
 /* Takes the settings anew, by the name that fd's file has now. */
 void file_settings(int fd, const struct rl_inode *inode);

@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "evict.h"
 #include "family.h"
 #include "flight.h"
 #include "init.h"
@@ -297,6 +298,7 @@ void fork_child(void)
     proc.quiet_ns = 0;
     ended = 0;
     worker_forked();
+    evict_forked();
     file_forked();
     flight_forked();
     if (proc.arena != NULL) {

@@ -5,8 +5,6 @@
 
 #include "policy_truncate.h"
 
-#define SWAP_MIN_BYTES 8192u /* a header and one page */
-
 #if defined(__x86_64__)
 #define PAGE_BYTES 4096u
 #else
@@ -22,7 +20,7 @@ enum cut policy_cut(const struct cut_facts *f)
         return (f->kind == FILE_KIND_EXT4 || f->kind == FILE_KIND_BTRFS) && f->blocks == 0
                    ? CUT_TIMES
                    : CUT_REAL;
-    if (f->kind != FILE_KIND_XFS || (f->swaps && f->size >= SWAP_MIN_BYTES) ||
+    if (f->kind != FILE_KIND_XFS || (f->swaps && f->size >= CUT_SWAP_MIN_BYTES) ||
         (f->maps && f->size % PAGE_BYTES != 0))
         return CUT_REAL;
     return CUT_TIMES_IF_NONE_PAST;

@@ -28,6 +28,8 @@
 
 #include "fs_kind.h"
 
+#define CUT_SWAP_MIN_BYTES 8192u /* the smallest swap file: a header and one page */
+
 struct cut_facts {
     bool works;  /* mode on, not switched off */
     bool elides; /* truncate = elide, or a setting that goes further */

@@ -19,19 +19,25 @@ static void put_n(struct cfg_text *t, uint64_t n, const char *one, const char *m
     cfg_text_add(t, n == 1 ? one : many);
 }
 
-/* A right-aligned number and what it counts. */
-static void put_row(struct cfg_text *t, uint64_t n, const char *what)
+/* A right-aligned number, in its unit, and what it counts. */
+static void put_row_in(struct cfg_text *t, void (*put)(struct cfg_text *, uint64_t), uint64_t n,
+                       const char *what)
 {
     char number[32];
     struct cfg_text f = cfg_text_in(number, sizeof number);
 
-    text_grouped(&f, n);
+    put(&f, n);
     for (size_t i = f.len; i < WIDTH; i++)
         cfg_text_add(t, " ");
     cfg_text_add(t, number);
     cfg_text_add(t, "  ");
     cfg_text_add(t, what);
     cfg_text_add(t, "\n");
+}
+
+static void put_row(struct cfg_text *t, uint64_t n, const char *what)
+{
+    put_row_in(t, text_grouped, n, what);
 }
 
 static void put_average(struct cfg_text *t, uint64_t sum_ns, uint64_t n)
@@ -126,6 +132,15 @@ static const char *until(const char *help, const char *stop, char *buf, size_t n
     return buf;
 }
 
+static void (*unit_of(enum stat_id id))(struct cfg_text *, uint64_t)
+{
+    const char *name = stat_name(id);
+
+    return strstr(name, "_ns") != NULL      ? text_time
+           : strstr(name, "_bytes") != NULL ? text_size
+                                            : text_grouped;
+}
+
 /* Counters from first to last that are not zero, under a title that is left out with them; their
  * help texts up to `stop`. */
 static void put_group(struct cfg_text *t, const struct report *r, const char *title, int first,
@@ -140,7 +155,8 @@ static void put_group(struct cfg_text *t, const struct report *r, const char *ti
         if (!any)
             cfg_text_add(t, title);
         any = true;
-        put_row(t, r->value[i], until(stat_help((enum stat_id)i), stop, what, sizeof what));
+        put_row_in(t, unit_of((enum stat_id)i), r->value[i],
+                   until(stat_help((enum stat_id)i), stop, what, sizeof what));
     }
 }
 
@@ -275,6 +291,7 @@ size_t report_text(const struct report *r, char *buf, size_t n)
     put_settles(&t, r);
     put_flushes(&t, r);
     put_group(&t, r, "\nCalls that report times\n", STAT_stat_adjusted, STAT_stat_adjusted, NULL);
+    put_group(&t, r, "\nDeleted files\n", STAT_evict_files, STAT_evict_drain_max_ns, NULL);
     put_group(&t, r, "\nTruncations\n", STAT_truncate_elided, STAT_truncate_late, NULL);
     put_group(&t, r, "\nWorker\n", STAT_worker_started, STAT_plain_calls, NULL);
     put_group(&t, r, "\nCalls seen\n", STAT_calls_read, STAT_calls_name, " seen");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* settle: see settle.h. The worker does the work; here is who waits for what. */
+#include "evict.h"
 #include "settle.h"
 #include "worker.h"
 
@@ -102,6 +103,8 @@ static struct rl_inode *worker_inode(int i)
 
 void settle_all(enum why why)
 {
+    if (why == WHY_statfs || why == WHY_space)
+        evict_drain(why);
     for (int i = 0; i < WORKER_FILES; i++)
         settle_inode(worker_inode(i), why);
 }
@@ -184,6 +187,7 @@ void settle_stop(enum why why)
     rl_fence();                  /* as in settle_foreign */
     settle_end_all(why);
     worker_stop();
+    evict_stop();
     /* The caller's own system call comes right after this: until then no other thread may start a
      * new worker. */
     rl_store_64(&proc.quiet_ns, rl_now_ns() + QUIET_NS);

@@ -20,6 +20,7 @@
 
 #define WORD_COLD  ((uint32_t)1 << 31) /* before init: nothing is resolved yet */
 #define WORD_COUNT ((uint32_t)1 << 30) /* count every call (report, stats, observe) */
+#define WORD_HELD  ((uint32_t)1 << 29) /* deleted files are held (evict.h): space is to come */
 #define WORD_FILES (((uint32_t)1 << 28) - 1)
 
 /* Smallest direct write that goes through the gate; smaller ones are done before a punch could
@@ -53,6 +54,7 @@ struct process {
     uint32_t direct;    /* an O_DIRECT descriptor was seen, or there may be one */
     uint32_t ending;    /* exit, exec or a sandbox has begun: nothing is turned on */
     uint32_t maps;      /* a file was mapped shared */
+    uint32_t nameless;  /* there may be open files without a name */
     uint32_t sandbox;   /* entered Landlock: what it forbids cannot be asked */
     char program[64];
 };

@@ -4,6 +4,7 @@
 #ifndef SHIM_WORKER_IMPL_H
 #define SHIM_WORKER_IMPL_H
 
+#include "raw_thread.h"
 #include "worker.h"
 
 #define WORKER_ASKS 64
@@ -12,12 +13,11 @@ enum worker_state { WORKER_NONE, WORKER_RUNS, WORKER_LEAVES };
 
 struct worker {
     uint32_t state; /* enum worker_state */
-    uint32_t tid;   /* the kernel clears it and wakes waiters when the thread is gone */
     uint32_t seq;   /* futex: something to do */
     uint32_t asleep;
     uint32_t leave;
     uint64_t ask[WORKER_ASKS]; /* inode index + 1 << 32 | fd; 0 free */
-    char *stack;               /* STACK_BYTES, then TLS_BYTES; kept for the next start */
+    struct raw_thread thread;
 };
 
 extern struct worker worker __attribute__((visibility("hidden")));

@@ -129,7 +129,7 @@ define_scenario() { # NAME DIR
         define_loop "$open_loop" "$2/file" 200000 'open + close of one file' ratio 'est <= 1.05'
         ;;
     unlink-small)
-        define_loop "$unlink_loop" "$2" 100000 'unlink of 100,000 small files' diff 'est <= 1000'
+        define_loop "$unlink_loop" "$2" 100000 'unlink of 100,000 small files' diff 'low <= 3000'
         ;;
     start-up)
         A_IS='true' B_IS='LD_PRELOAD=the shim true' WHOLE=pairs

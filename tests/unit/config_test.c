@@ -532,8 +532,8 @@ static void what_is_not_effective_yet_says_so_once_a_key(void **state)
         "auto",
         "rlshim: test.conf:7: hold_target = 3ms is not effective in this release; nothing uses it "
         "yet",
-        "rlshim: test.conf:3: evict = defer is not effective in this release; it works as evict = "
-        "sync",
+        "rlshim: test.conf:3: truncate = defer is not effective in this release; it works as "
+        "truncate = elide",
         "rlshim: environment: keeper = on is not effective in this release; it works as keeper = "
         "off",
     };
@@ -541,8 +541,8 @@ static void what_is_not_effective_yet_says_so_once_a_key(void **state)
     char line[512];
     unsigned pos = 0;
 
-    take("[path /a]\nshare=lease\nevict=defer\ncreate=sync\n[default]\nshare = private\n"
-         "hold_target=3ms\nevict=defer\npunch=defer\n");
+    take("[path /a]\nshare=lease\ntruncate=defer\ncreate=sync\n[default]\nshare = private\n"
+         "hold_target=3ms\ntruncate=defer\npunch=defer\n");
     assert_int_equal(cfg_env(&config, env, &error), 0);
     for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
         assert_true(cfg_later_next(&config, &pos, &notice));

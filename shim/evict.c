@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: MIT */
+/* evict: see evict.h. What the program's threads do. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "call.h"
+#include "evict_impl.h"
+#include "policy_evict.h"
+
+#define LOOK_MASK (STATX_TYPE | STATX_NLINK | STATX_INO | STATX_SIZE | STATX_BLOCKS)
+#define SECTOR    512u
+#define PATIENCE_NS                                                                                \
+    50000000u               /* for an answer: many times what it takes, little beside the freeing */
+#define DRAIN_NS 100000000u /* then look again */
+
+/* Looks at closing descriptors are rationed: one per LOOK_NS, and LOOK_BURST saved up. */
+#define LOOK_NS    60000u
+#define LOOK_BURST 64u
+
+struct evict evict;
+
+/* --- what is held --- */
+
+static void flag_held(bool on)
+{
+    uint64_t word = state_word();
+
+    while (
+        !rl_cas_64(&state_word_value, &word, on ? word | WORD_HELD : word & ~(uint64_t)WORD_HELD))
+        ;
+}
+
+void evict_count(uint64_t bytes)
+{
+    rl_add_64(&evict.bytes, bytes);
+    rl_add_32(&evict.files, 1);
+    flag_held(true);
+}
+
+void evict_uncount(uint64_t bytes)
+{
+    rl_add_64(&evict.bytes, (uint64_t)0 - bytes);
+    if (rl_add_32(&evict.files, (uint32_t)-1) != 1)
+        return;
+    flag_held(false);
+    if (rl_load_32(&evict.files) != 0) /* counted between the two */
+        flag_held(true);
+}
+
+/* --- what freeing costs: a word a device, number 32-63, ns for a MiB 0-31 --- */
+
+#define COSTS 16u
+
+static uint64_t costs[COSTS];
+
+static uint64_t *cost_of(uint32_t major, uint32_t minor, uint32_t *dev)
+{
+    *dev = major << 20 | (minor & 0xfffff);
+    return &costs[(*dev ^ *dev >> 20) % COSTS];
+}
+
+uint64_t evict_cost(uint32_t major, uint32_t minor)
+{
+    uint32_t dev;
+    uint64_t word = rl_load_64(cost_of(major, minor, &dev));
+
+    return word != 0 && word >> 32 == dev ? (uint32_t)word : EVICT_COST_UNKNOWN;
+}
+
+void evict_cost_seen(uint32_t major, uint32_t minor, uint64_t bytes, uint64_t took_ns)
+{
+    uint64_t ns = policy_evict_learn(evict_cost(major, minor), bytes, took_ns);
+    uint32_t dev;
+    uint64_t *place = cost_of(major, minor, &dev);
+
+    rl_store_64(place, (uint64_t)dev << 32 | (ns < UINT32_MAX ? ns : UINT32_MAX));
+}
+
+/* --- the queue --- */
+
+/* The reference is the closer's from now on. */
+static void queue(int fd, uint64_t dev, uint64_t bytes, bool gone)
+{
+    for (unsigned i = 0;; i = (i + 1) % EVICT_HELD) {
+        struct evict_held *h = &evict.held[i];
+        uint32_t none = HELD_FREE;
+
+        if (rl_load_32(&h->state) != HELD_FREE || !rl_cas_32(&h->state, &none, HELD_FILLING))
+            continue; /* there is one: as many as there can be files */
+        h->fd = fd;
+        h->dev = dev;
+        h->bytes = bytes;
+        h->gone = gone;
+        h->since_ns = rl_now_ns();
+        h->number = rl_add_32(&evict.queued, 1);
+        rl_store_32(&h->state, HELD_READY);
+        rl_futex_wake(&evict.queued, 1);
+        return;
+    }
+}
+
+/* --- asking --- */
+
+static void wake_opener(void)
+{
+    rl_add_32(&evict.asked, 1);
+    rl_futex_wake(&evict.asked, 1);
+}
+
+static bool running(void)
+{
+    uint32_t seen = EVICT_NONE;
+    int saved = errno;
+    bool ok;
+
+    if (rl_load_32(&evict.leave) != 0 || rl_load_32(&proc.forking) != 0 ||
+        (proc.quiet_ns != 0 && rl_now_ns() < rl_load_64(&proc.quiet_ns)))
+        return false;
+    if (!rl_cas_32(&evict.runs, &seen, EVICT_RUNS)) {
+        if (seen == EVICT_RUNS)
+            return true;
+        /* The last one is on its way out: only when it is gone is its stack free. */
+        if (rl_load_32(&evict.opener.tid) != 0 || !rl_cas_32(&evict.runs, &seen, EVICT_RUNS))
+            return false;
+    }
+    ok = raw_thread_start(&evict.opener, evict_open_loop);
+    if (!ok)
+        rl_store_32(&evict.runs, EVICT_NONE);
+    errno = saved;
+    return ok;
+}
+
+static struct evict_ask *take_slot(void)
+{
+    for (int i = 0; i < EVICT_ASKS; i++) {
+        uint32_t none = ASK_FREE;
+
+        if (rl_cas_32(&evict.ask[i].state, &none, ASK_FILLING))
+            return &evict.ask[i];
+    }
+    return NULL;
+}
+
+/* Asks for a reference and waits for it. */
+static void ask(const struct statx *stx, int dirfd, const char *path, bool follow,
+                uint64_t hold_max_ns, struct evict_hold *hold)
+{
+    size_t len = strlen(path);
+    struct evict_ask *a;
+    uint64_t began_ns;
+    uint32_t state;
+
+    /* A child of vfork runs in its parent's memory: the thread it started would die with it. */
+    if (len >= PATH_MAX || (uint32_t)rl_raw(SYS_getpid) != proc.pid || !running() ||
+        (a = take_slot()) == NULL)
+        return;
+    /* A copy: the caller's may go before we have looked, if a handler jumps out of the wait. */
+    memcpy(a->path, path, len + 1);
+    a->dirfd = path[0] == '/' ? AT_FDCWD : dirfd;
+    a->follow = follow;
+    a->dev = (uint64_t)stx->stx_dev_major << 32 | stx->stx_dev_minor;
+    a->ino = stx->stx_ino;
+    a->bytes = stx->stx_blocks * SECTOR;
+    a->hold_max_ns = hold_max_ns;
+    a->turn++;
+    rl_store_32(&a->state, ASK_ASKED);
+    wake_opener();
+    rl_fence(); /* pairs with the one in the opener: it sees the question, or we see it leave */
+    began_ns = rl_now_ns();
+    while ((state = rl_load_32(&a->state)) == ASK_ASKED || state == ASK_OPENING) {
+        if (state == ASK_ASKED &&
+            (rl_load_32(&evict.runs) != EVICT_RUNS || rl_now_ns() - began_ns > PATIENCE_NS)) {
+            if (rl_cas_32(&a->state, &state, ASK_FREE)) {
+                stat_add(STAT_evict_no_reference, 1);
+                return;
+            }
+            continue;
+        }
+        rl_futex_wait(&a->state, state, PATIENCE_NS);
+    }
+    if (state == ASK_READY) {
+        hold->turn = a->turn;
+        hold->slot = (int)(a - evict.ask);
+    } else {
+        rl_store_32(&a->state, ASK_FREE);
+    }
+}
+
+static bool may_hold(void)
+{
+    return state_works() && rl_load_32(&proc.ending) == 0;
+}
+
+static bool pays(const struct statx *stx, uint32_t links, const struct settings *s)
+{
+    return policy_evict_pays(&(struct evict_facts){
+        .works = true,
+        .defers = s->evict == CFG_EVICT_DEFER,
+        .regular = S_ISREG(stx->stx_mode),
+        .last_name = stx->stx_nlink == links,
+        .kind = fs_kind_known(stx->stx_dev_major, stx->stx_dev_minor),
+        .bytes = stx->stx_blocks * SECTOR,
+        .min_bytes = s->evict_min_bytes,
+        .ns_per_mib = evict_cost(stx->stx_dev_major, stx->stx_dev_minor),
+    });
+}
+
+/* Not held: if it is not small, how long it takes is worth knowing. */
+static void watch(const struct statx *stx, const struct settings *s, struct evict_hold *hold)
+{
+    if (stx->stx_blocks * SECTOR < s->evict_min_bytes || s->evict != CFG_EVICT_DEFER ||
+        hold->slot != EVICT_NOTHING)
+        return;
+    hold->slot = EVICT_WATCH;
+    hold->major = stx->stx_dev_major;
+    hold->minor = stx->stx_dev_minor;
+    hold->bytes = stx->stx_blocks * SECTOR;
+    hold->began_ns = rl_now_ns();
+}
+
+/* Apart, because of its stack: handlers delete files too. */
+static __attribute__((noinline)) void consider(int dirfd, const char *path, const struct statx *stx,
+                                               struct evict_hold *hold)
+{
+    struct settings own;
+    const struct settings *s = file_settings_at(dirfd, path, &own);
+
+    if (s != NULL && pays(stx, 1, s))
+        ask(stx, dirfd, path, false, s->evict_hold_max_ns, hold);
+    if (s != NULL)
+        watch(stx, s, hold);
+}
+
+void evict_begin(int dirfd, const char *path, struct evict_hold *hold)
+{
+    const struct config *config = state_config();
+    struct statx stx;
+
+    hold->slot = EVICT_NOTHING;
+    if (!may_hold() || rl_raw(SYS_statx, dirfd, path, AT_SYMLINK_NOFOLLOW, LOOK_MASK, &stx) != 0 ||
+        !S_ISREG(stx.stx_mode))
+        return;
+    evict_nameless();
+    if (stx.stx_nlink == 1 && stx.stx_blocks != 0 &&
+        (stx.stx_blocks * SECTOR >= proc.settings.evict_min_bytes ||
+         (config != NULL && cfg_has_paths(config))))
+        consider(dirfd, path, &stx, hold);
+}
+
+/* Only descriptors that could be the last of a file without a name, and not too many of them. */
+static bool worth_a_look(void)
+{
+    static uint64_t next_ns;
+    uint64_t now_ns, next;
+
+    if (likely(rl_load_32(&proc.nameless) == 0) || !may_hold())
+        return false;
+    now_ns = rl_now_ns();
+    next = rl_load_64(&next_ns);
+    if (next > now_ns)
+        return false;
+    if (now_ns - next > (uint64_t)LOOK_NS * LOOK_BURST)
+        next = now_ns - (uint64_t)LOOK_NS * LOOK_BURST;
+    rl_store_64(&next_ns, next + LOOK_NS);
+    return true;
+}
+
+static __attribute__((noinline)) void consider_close(int fd, const struct statx *stx,
+                                                     struct evict_hold *hold)
+{
+    char path[32] = "/proc/self/fd/";
+    struct settings own;
+    const struct settings *s = file_settings_of(fd, &own);
+    size_t len = strlen(path);
+    char digits[12];
+    int n = 0;
+
+    for (int left = fd; n == 0 || left != 0; left /= 10)
+        digits[n++] = (char)('0' + left % 10);
+    while (n > 0)
+        path[len++] = digits[--n];
+    path[len] = '\0';
+    if (pays(stx, 0, s))
+        ask(stx, AT_FDCWD, path, true, s->evict_hold_max_ns, hold);
+    watch(stx, s, hold);
+}
+
+void evict_begin_close(int fd, struct evict_hold *hold)
+{
+    struct statx stx;
+
+    hold->slot = EVICT_NOTHING;
+    if (fd >= 0 && worth_a_look() &&
+        rl_raw(SYS_statx, fd, "", AT_EMPTY_PATH, LOOK_MASK, &stx) == 0 && S_ISREG(stx.stx_mode) &&
+        stx.stx_nlink == 0 && stx.stx_blocks != 0)
+        consider_close(fd, &stx, hold);
+}
+
+void evict_end(struct evict_hold *hold, bool gone)
+{
+    struct evict_ask *a;
+    uint32_t ready = ASK_READY;
+    uint64_t dev, bytes;
+    int fd;
+
+    if (hold->slot < 0) {
+        if (gone && hold->slot == EVICT_WATCH)
+            evict_cost_seen(hold->major, hold->minor, hold->bytes, rl_now_ns() - hold->began_ns);
+        return;
+    }
+    a = &evict.ask[hold->slot];
+    if (!rl_cas_32(&a->state, &ready, ASK_FILLING))
+        return;                  /* taken back, since it took so long */
+    if (a->turn != hold->turn) { /* and given to another */
+        rl_store_32(&a->state, ASK_READY);
+        return;
+    }
+    bytes = a->bytes;
+    dev = a->dev;
+    fd = a->fd;
+    if (gone) {
+        stat_add(STAT_evict_files, 1);
+        stat_add(STAT_evict_bytes, bytes);
+    }
+    queue(fd, dev, bytes, gone);
+    rl_store_32(&a->state, ASK_FREE);
+    hold->slot = EVICT_NOTHING;
+}
+
+/* --- waiting --- */
+
+void evict_drain(enum why why)
+{
+    uint32_t target = rl_load_32(&evict.queued);
+    uint64_t began_ns;
+    uint32_t freed;
+
+    if (!evict_held() || (int32_t)(rl_load_32(&evict.freed) - target) >= 0)
+        return;
+    began_ns = rl_now_ns();
+    rl_add_32(&evict.hurry, 1);
+    while ((int32_t)((freed = rl_load_32(&evict.freed)) - target) < 0 &&
+           rl_load_32(&evict.opener.tid) != 0) {
+        rl_futex_wake(&evict.queued, 1);
+        rl_futex_wait(&evict.freed, freed, DRAIN_NS);
+    }
+    rl_add_32(&evict.hurry, (uint32_t)-1);
+    stat_add(STAT_evict_drains, 1);
+    stat_peak(STAT_evict_drain_max_ns, rl_now_ns() - began_ns);
+    rl_add_64(&stats->settled[why], 1);
+}
+
+void evict_stop(void)
+{
+    if (rl_load_32(&evict.opener.tid) == 0)
+        return;
+    rl_add_32(&evict.leave, 1);
+    rl_add_32(&evict.hurry, 1);
+    raw_thread_gone(&evict.opener, wake_opener);
+    rl_add_32(&evict.hurry, (uint32_t)-1);
+    rl_add_32(&evict.leave, (uint32_t)-1);
+}
+
+void evict_forked(void)
+{
+    char *opener = evict.opener.stack;
+    char *closer = evict.closer.stack;
+
+    if (opener == NULL)
+        return;
+    memset(&evict, 0, sizeof evict);
+    evict.opener.stack = opener;
+    evict.closer.stack = closer;
+}

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * evict DIR [exact]: files that are deleted, replaced or closed for the last time, with and without
+ * the shim. Every line on stdout is what any program may see, and must be the same in both runs;
+ * stderr gets the counters ("held N: what") and, last, "held N". Exit 1 if something is wrong by
+ * itself. exact: on this file system statvfs knows at once what unlink has freed.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../../include/rlshim/control.h"
+
+#define BIG   (96 << 20)
+#define SLACK (8 << 20)
+
+static char big[300], other[300];
+static const char *dir;
+static int dirfd_;
+static uint64_t held_before;
+static int wrong, counts_at_once;
+
+static void die(const char *what)
+{
+    perror(what);
+    exit(2);
+}
+
+static void make(const char *path, off_t bytes)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL, 0600);
+
+    if (fd < 0 || (bytes != 0 && fallocate(fd, 0, 0, bytes) != 0) || close(fd) != 0)
+        die(path);
+    held_before = rl_counter("evict_files");
+}
+
+static int descriptors(void)
+{
+    DIR *d = opendir("/proc/self/fd");
+    int n = 0;
+
+    while (readdir(d) != NULL)
+        n++;
+    closedir(d);
+    return n;
+}
+
+static void tell(const char *what, int r)
+{
+    int error = r == 0 ? 0 : errno;
+    int lowest = dup(0);
+    struct stat st;
+
+    close(lowest);
+    printf("%s: %d errno %d, big %s, other %s, lowest %d, descriptors %d\n", what, r, error,
+           lstat(big, &st) == 0 ? "there" : "gone", lstat(other, &st) == 0 ? "there" : "gone",
+           lowest, descriptors());
+    fflush(stdout);
+    fprintf(stderr, "held %llu: %s\n",
+            (unsigned long long)(rl_counter("evict_files") - held_before), what);
+    held_before = rl_counter("evict_files");
+}
+
+static void clear(void)
+{
+    unlink(big);
+    unlink(other);
+    held_before = rl_counter("evict_files");
+}
+
+static uint64_t free_bytes(void)
+{
+    struct statvfs s;
+
+    if (statvfs(dir, &s) != 0)
+        die("statvfs");
+    return (uint64_t)s.f_bavail * s.f_frsize;
+}
+
+static void check(const char *what, int ok)
+{
+    printf("%s: %s\n", what, ok ? "yes" : "no");
+    wrong |= !ok;
+}
+
+static void names(void)
+{
+    char path[400];
+    int fd;
+
+    make(big, BIG);
+    tell("unlink", unlink(big));
+    make(big, BIG);
+    tell("unlinkat", unlinkat(dirfd_, "big", 0));
+    make(big, BIG);
+    tell("remove", remove(big));
+    make(big, BIG);
+    make(other, 0);
+    tell("rename over", rename(other, big));
+    clear();
+    make(big, BIG);
+    make(other, 0);
+    tell("renameat over", renameat(dirfd_, "other", AT_FDCWD, big));
+    clear();
+    make(big, BIG);
+    make(other, 0);
+    tell("renameat2 over", renameat2(AT_FDCWD, other, dirfd_, "big", 0));
+    clear();
+    make(big, BIG);
+    if (chdir(dir) != 0)
+        die(dir);
+    tell("unlink by a relative name", unlink("./../d/big"));
+
+    /* nothing is to be freed, or it is not worth it */
+    make(big, BIG);
+    tell("unlinkat AT_REMOVEDIR", unlinkat(dirfd_, "big", AT_REMOVEDIR));
+    if (link(big, other) != 0)
+        die("link");
+    held_before = rl_counter("evict_files");
+    tell("one of two names", unlink(other));
+    if (symlink(big, other) != 0)
+        die("symlink");
+    tell("a symbolic link", unlink(other));
+    make(other, 0);
+    tell("renameat2 RENAME_NOREPLACE", renameat2(AT_FDCWD, other, AT_FDCWD, big, RENAME_NOREPLACE));
+    tell("renameat2 RENAME_EXCHANGE", renameat2(AT_FDCWD, other, AT_FDCWD, big, RENAME_EXCHANGE));
+    clear();
+    tell("no such file", unlink(big));
+    make(big, 65536);
+    tell("a small file", unlink(big));
+    snprintf(path, sizeof path, "%s/sub", dir);
+    mkdir(path, 0700);
+    tell("a directory", unlink(path));
+    tell("a directory, removed", remove(path));
+    make(big, BIG);
+    tell("rename to itself", rename(big, big));
+    clear();
+
+    /* held elsewhere: the contents stay as long as somebody has them */
+    make(big, BIG);
+    fd = open(big, O_RDWR);
+    if (pwrite(fd, "text", 4, 0) != 4)
+        die("pwrite");
+    tell("open elsewhere", unlink(big));
+    memset(path, 0, 5);
+    printf("  still %zd %s\n", pread(fd, path, 4, 0), path);
+    usleep(20000); /* looks at closing descriptors are rationed, and this program closes many */
+    held_before = rl_counter("evict_files");
+    tell("close of an unlinked file", close(fd));
+    fd = open(dir, O_TMPFILE | O_RDWR, 0600);
+    if (fd < 0 || fallocate(fd, 0, 0, BIG) != 0)
+        die("O_TMPFILE");
+    held_before = rl_counter("evict_files");
+    tell("close of an O_TMPFILE file", close(fd));
+    held_before = rl_counter("evict_files");
+    tell("close of nothing", close(fd));
+}
+
+static void *one_unlink(void *arg)
+{
+    (void)arg;
+    return (void *)(intptr_t)unlink(big);
+}
+
+static void space(void)
+{
+    static char buf[1 << 20];
+    uint64_t before = free_bytes();
+    uint64_t after;
+    pthread_t t;
+    int fd, n;
+
+    make(big, BIG);
+    after = free_bytes();
+    unlink(big);
+    if (counts_at_once) { /* else the kernel itself needs a while */
+        check("the file takes space", after + BIG / 2 < before);
+        check("statvfs shows the space at once", free_bytes() + SLACK >= before);
+    }
+
+    /* Full, then one big file goes: the next write has its space. */
+    make(big, BIG);
+    fd = open(other, O_RDWR | O_CREAT, 0600);
+    while (fallocate(fd, 0, lseek(fd, 0, SEEK_END), 16 << 20) == 0)
+        lseek(fd, 0, SEEK_END);
+    for (n = 0; write(fd, buf, sizeof buf) == sizeof buf; n++)
+        lseek(fd, 0, SEEK_END);
+    fsync(fd);
+    held_before = rl_counter("evict_files");
+    unlink(big);
+    for (n = 0; n < 64 && write(fd, buf, sizeof buf) == sizeof buf; n++)
+        ;
+    printf("after the unlink on a full disk %d MiB could be written\n", n);
+    wrong |= n != 64;
+    close(fd);
+    unlink(other);
+
+    /* A child made right after keeps nothing alive, and neither does a thread. */
+    before = free_bytes();
+    make(big, BIG);
+    pthread_create(&t, NULL, one_unlink, NULL);
+    pthread_join(t, NULL);
+    n = fork();
+    if (n == 0) {
+        pause();
+        _exit(0);
+    }
+    if (counts_at_once)
+        check("freed though a child lives", free_bytes() + SLACK >= before);
+    kill(n, SIGKILL);
+    waitpid(n, NULL, 0);
+}
+
+static void exhausted(void)
+{
+    struct rlimit old, limit;
+    int fds[64], n = 0;
+
+    getrlimit(RLIMIT_NOFILE, &old);
+    limit = (struct rlimit){32, old.rlim_max};
+    make(big, BIG);
+    setrlimit(RLIMIT_NOFILE, &limit);
+    while (n < 64 && (fds[n] = dup(0)) >= 0)
+        n++;
+    check("descriptors are exhausted", errno == EMFILE);
+    errno = 0;
+    check("unlink works with none left", unlink(big) == 0 && errno == 0);
+    while (n > 0)
+        close(fds[--n]);
+    setrlimit(RLIMIT_NOFILE, &old);
+    tell("unlink with descriptors exhausted", 0);
+}
+
+static void watched(void)
+{
+    char buf[4096] __attribute__((aligned(8)));
+    struct pollfd p;
+    uint32_t seen = 0;
+    time_t began;
+
+    make(big, BIG);
+    p = (struct pollfd){inotify_init1(IN_NONBLOCK), POLLIN, 0};
+    inotify_add_watch(p.fd, big, IN_DELETE_SELF | IN_ATTRIB);
+    inotify_add_watch(p.fd, dir, IN_DELETE);
+    unlink(big);
+    check("IN_DELETE at once", poll(&p, 1, 0) == 1);
+    for (began = time(NULL); (seen & IN_DELETE_SELF) == 0 && time(NULL) - began < 10;) {
+        ssize_t n = poll(&p, 1, 1000) == 1 ? read(p.fd, buf, sizeof buf) : 0;
+
+        for (char *at = buf; at < buf + n;) {
+            struct inotify_event *e = (struct inotify_event *)at;
+
+            seen |= e->mask;
+            at += sizeof *e + e->len;
+        }
+    }
+    check("IN_DELETE_SELF", (seen & IN_DELETE_SELF) != 0 && (seen & IN_DELETE) != 0);
+    close(p.fd);
+}
+
+static int tasks(void)
+{
+    struct stat st;
+
+    return stat("/proc/self/task", &st) == 0 ? (int)st.st_nlink - 2 : -1;
+}
+
+int main(int argc, char **argv)
+{
+    int n = 100;
+
+    if (argc < 2)
+        return 2;
+    counts_at_once = argc > 2;
+    dir = argv[1];
+    dirfd_ = open(dir, O_RDONLY | O_DIRECTORY);
+    snprintf(big, sizeof big, "%s/big", dir);
+    snprintf(other, sizeof other, "%s/other", dir);
+    clear();
+    names();
+    space();
+    exhausted();
+    watched();
+    while (tasks() != 1 && n-- > 0)
+        usleep(50000);
+    check("no thread is left when it is quiet", tasks() == 1);
+    /* The process may end at once, with something held. */
+    make(big, BIG);
+    unlink(big);
+    fprintf(stderr, "held %llu\n", (unsigned long long)rl_counter("evict_files"));
+    return wrong;
+}
