@@ -530,10 +530,10 @@ static void what_is_not_effective_yet_says_so_once_a_key(void **state)
     static const char *const expected[] = {
         "rlshim: test.conf:2: share = lease is not effective in this release; it works as share = "
         "auto",
-        "rlshim: test.conf:7: hold_target = 3ms is not effective in this release; nothing uses it "
-        "yet",
         "rlshim: test.conf:3: truncate = defer is not effective in this release; it works as "
         "truncate = elide",
+        "rlshim: test.conf:7: writeback_budget = 8M is not effective in this release; nothing uses "
+        "it yet",
         "rlshim: environment: keeper = on is not effective in this release; it works as keeper = "
         "off",
     };
@@ -542,7 +542,7 @@ static void what_is_not_effective_yet_says_so_once_a_key(void **state)
     unsigned pos = 0;
 
     take("[path /a]\nshare=lease\ntruncate=defer\ncreate=sync\n[default]\nshare = private\n"
-         "hold_target=3ms\ntruncate=defer\npunch=defer\n");
+         "writeback_budget=8M\ntruncate=defer\npunch=defer\n");
     assert_int_equal(cfg_env(&config, env, &error), 0);
     for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
         assert_true(cfg_later_next(&config, &pos, &notice));
