@@ -7,19 +7,18 @@
 #include "call.h"
 #include "stat_times.h"
 
-/* SEEK_DATA and SEEK_HOLE show what is punched. Any other one moves the position, which read and
- * write then cannot take for theirs alone (file_claim_position). */
+/* SEEK_DATA and SEEK_HOLE show what is punched. All move the position. */
 static void seek_busy(int fd, int whence)
 {
     if (whence == SEEK_DATA || whence == SEEK_HOLE)
         settle_fd(fd, WHY_seek);
-    else
-        file_claim_position(fd);
+    file_claim_position(fd, true);
 }
 
 #define SEEKS(name, fallback)                                                                      \
     off_t name(int fd, off_t off, int whence)                                                      \
     {                                                                                              \
+        FLIGHT(leg, fd);                                                                           \
         WHEN_BUSY(seek_busy(fd, whence));                                                          \
         return (fallback) ? real.lseek(fd, off, whence) : real.name(fd, off, whence);              \
     }

@@ -90,13 +90,15 @@ static ssize_t read_around(const struct io *io, struct rl_inode *inode, off_t of
 ssize_t execute_read(const struct io *io)
 {
     struct rl_inode *inode = file_active(io->fd);
+    bool armed;
     off_t at;
 
     if (inode == NULL)
         return io->issue(io, io->iov, io->count, io->off);
     if (io->positional)
         return read_around(io, inode, io->off, false);
-    if (file_claim_position(io->fd)) {
+    armed = file_armed(inode); /* before the claim: those who do not ask are over by then */
+    if (file_claim_position(io->fd, true) && armed) {
         SIGNALS(signals);
         signals_block(&signals);
         if ((at = position(io->fd)) >= 0)

@@ -21,6 +21,7 @@ void execute_beside_begins(int fd, enum why why, struct announcement *mine)
     mine->fs = NULL;
     if (inode == NULL)
         return;
+    file_claim_position(fd, true); /* it may move it */
     announce(mine, inode, NULL);
     settle_inode(inode, why);
 }

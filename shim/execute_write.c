@@ -20,7 +20,8 @@
 #endif
 
 /* Where a write will land, as far as the queue must be clear. False: not known. */
-static bool write_range(const struct io *io, off_t off, size_t bytes, struct rl_span *range)
+static bool write_range(const struct io *io, const struct rl_inode *inode, off_t off, size_t bytes,
+                        struct rl_span *range)
 {
     int flags = open_flags(io->fd);
     struct stat st;
@@ -33,7 +34,9 @@ static bool write_range(const struct io *io, off_t off, size_t bytes, struct rl_
         return true;
     }
     if (!io->positional) {
-        if (!file_claim_position(io->fd) || (off = position(io->fd)) < 0)
+        bool armed = file_armed(inode); /* before the claim: those who do not ask are over */
+
+        if (!file_claim_position(io->fd, true) || !armed || (off = position(io->fd)) < 0)
             return false;
     }
     if (off < 0 || bytes == 0 || (uint64_t)off + bytes > RL_FOREVER)
@@ -153,7 +156,7 @@ static ssize_t write_around(const struct io *io, const struct iovec *iov, int co
                           saved, word);
     if (!io->positional)
         signals_block(&signals);
-    known = write_range(io, off, bytes, &range);
+    known = write_range(io, inode, off, bytes, &range);
     announce(&mine, inode, known ? &range : NULL);
     if ((io->flags & RWF_NOWAIT) != 0 && settle_asked(inode, range.start, range.end)) {
         errno = EAGAIN; /* as where the kernel would have to wait */
@@ -283,7 +286,7 @@ ssize_t execute_write(const struct io *io)
         .rwf_flags = io->flags,
         .size_limited = size_limited(),
         /* write() keeps the file position locked for the whole call; pieces cannot. */
-        .may_interleave = io->positional || file_claim_position(io->fd),
+        .may_interleave = io->positional || file_claim_position(io->fd, false),
         .gate = fs->gate,
         .split_bytes = fs->split_bytes,
         .kind = (enum file_kind)(fs->kind - 1),
@@ -296,7 +299,8 @@ ssize_t execute_write(const struct io *io)
              io->positional && io->off >= 0 && bytes <= RL_FOREVER - (uint64_t)io->off
                  ? &(struct rl_span){(uint64_t)io->off, (uint64_t)io->off + bytes}
                  : NULL);
-    flight_land(io->leg); /* long, and announced: no file need wait for it to be turned on */
+    if (io->positional)
+        flight_land(io->leg); /* long, and announced: no file need wait for it to be turned on */
     if (plan.split)
         return io->positional ? write_pieces(io, inode, bytes, plan.piece_bytes)
                               : write_pieces_at_position(io, inode, bytes, plan.piece_bytes);

@@ -14,6 +14,7 @@
 #include <sys/single_threaded.h>
 
 #include "file.h"
+#include "flight.h"
 
 #define REFUSE_NS    100000000u
 #define REFUSE_STEPS 5
@@ -157,18 +158,24 @@ void file_duplicated(int from, int to)
         rl_store_64(&copy->forks, rl_load_64(&source->forks));
 }
 
-bool file_claim_position(int fd)
+bool file_claim_position(int fd, bool all_ask)
 {
     struct entry *e = entry_of(fd, true);
     uint64_t me = (uint64_t)&thread_mark;
     uint64_t seen = 0;
 
-    if (e == NULL || !__libc_single_threaded || file_forked_since(fd) ||
+    if (e == NULL)
+        return false;
+    /* Our flight before the look: pairs with the read-modify-write in file_mark, after which the
+     * other one looks for flights. */
+    rl_fence();
+    if (!(all_ask || __libc_single_threaded) || file_forked_since(fd) ||
         (file_flags(fd) & (FILE_OPENED | FILE_SHARED | FILE_PASSED)) != FILE_OPENED)
         return false;
     if (rl_cas_64(&e->mover, &seen, me) || seen == me)
         return true;
     file_mark(fd, FILE_SHARED);
+    flight_wait(fd);
     return false;
 }
 

@@ -66,6 +66,12 @@ struct file_state {
 
 struct file_state *file_state(const struct rl_inode *inode);
 
+/* Punches may be queued, and no call is under way that does not ask first. */
+static inline bool file_armed(const struct rl_inode *inode)
+{
+    return rl_load_32(&file_state(inode)->armed) != 0;
+}
+
 /* The entry of the inode behind fd, or NULL: not a regular file on a file system we know, no such
  * descriptor, or (make = false) no entry and so nothing queued. Leaves errno alone. */
 struct rl_inode *file_inode(int fd, bool make);
@@ -101,9 +107,15 @@ uint32_t file_flags(int fd);
 uint32_t file_generation(int fd);
 void file_mark(int fd, uint32_t flags);
 
-/* True if nobody else can move the file position of fd, so that "position, then call" is one step:
- * the process has one thread, opened fd itself, and has not forked or copied it since. */
-bool file_claim_position(int fd);
+/*
+ * True if nobody else moves the file position of fd before the caller's flight (flight.h) is over,
+ * so that "position, then call" is one step: fd was opened here, not copied, no fork happened
+ * since, and no other thread has moved it. One that comes later takes it away for good, and waits
+ * here for the flight of the first. all_ask: every other call that moves a position asks here
+ * first, as those on a file with armed deferral do. Otherwise only a process with one thread can
+ * know.
+ */
+bool file_claim_position(int fd, bool all_ask);
 
 /* Was there a fork since fd was opened, so that a child may have it? */
 bool file_forked_since(int fd);

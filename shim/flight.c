@@ -8,10 +8,12 @@
 #include "file.h"
 #include "flight.h"
 
-#define LEGS        3 /* a copy's two files, and a call that a handler makes inside */
-#define CHUNK_SLOTS 1024u
-#define CHUNKS      64u
-#define PROBES      16u /* slots looked at for a thread that is gone, before a new one is taken */
+#define LEGS         3 /* a copy's two files, and a call that a handler makes inside */
+#define CHUNK_SLOTS  1024u
+#define CHUNKS       64u
+#define NAP_NS       100000u
+#define WAIT_MOST_NS 2000000000u
+#define PROBES       16u /* slots looked at for a thread that is gone, before a new one is taken */
 
 struct slot {
     struct leg leg[LEGS];
@@ -225,6 +227,25 @@ bool flight_moved(const struct flight_view *view)
             rl_load_32(&view->leg[i]->calls) == view->calls[i])
             return false;
     return true;
+}
+
+void flight_wait(int fd)
+{
+    uint32_t n = rl_load_32(&used);
+    uint64_t until_ns = rl_now_ns() + WAIT_MOST_NS;
+
+    for (uint32_t i = 0; i < n; i++) {
+        struct slot *slot = slot_at(i, false);
+
+        for (int l = 0; slot != NULL && slot->leg != flight_mine && l < LEGS; l++) {
+            struct leg *leg = &slot->leg[l];
+            uint32_t calls = rl_load_32(&leg->calls);
+
+            while (rl_load_32(&leg->fd) == (uint32_t)fd + 1 && rl_load_32(&leg->calls) == calls &&
+                   rl_now_ns() < until_ns && thread_lives(rl_load_32(&slot->tid)))
+                rl_futex_wait(&leg->calls, calls, NAP_NS);
+        }
+    }
 }
 
 void flight_forked(void)

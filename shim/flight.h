@@ -105,6 +105,10 @@ void flight_beside(const struct rl_inode *inode, struct flight_view *view);
 /* Are all of them over? */
 bool flight_moved(const struct flight_view *view);
 
+/* Waits until no other thread is inside a call on the descriptor fd that it began before. Calls on
+ * regular files end; one that does not for seconds is waited for no longer. */
+void flight_wait(int fd);
+
 /* In a forked child: the other threads do not exist here. */
 void flight_forked(void);
 

@@ -16,12 +16,13 @@
 
 #include "file.h"
 
-#define SPLIT_ALIGN         4096u
-#define SPLIT_FIRST_BYTES   ((size_t)1 << 20)  /* while the device's rate is not known */
-#define SPLIT_LEAST_BYTES   ((size_t)64 << 10) /* and the step in which pieces are sized */
-#define SPLIT_MOST_BYTES    ((size_t)64 << 20)
-#define SPLIT_HURRIED_BYTES ((size_t)4 << 20) /* what pieces too short for their cost may grow to  \
-                                               */
+#define SPLIT_ALIGN       4096u
+#define SPLIT_FIRST_BYTES ((size_t)1 << 20)  /* while the device's rate is not known */
+#define SPLIT_LEAST_BYTES ((size_t)64 << 10) /* and the step in which pieces are sized */
+#define SPLIT_MOST_BYTES  ((size_t)64 << 20)
+#define SPLIT_HURRIED_BYTES                                                                        \
+    ((size_t)4 << 20)   /* what pieces too short for their cost may grow to                        \
+                         */
 #define SPLIT_ALONE 16u /* times hold_target: what a piece takes while nobody is held up */
 
 struct split_facts {
