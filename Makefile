@@ -40,7 +40,7 @@ SAN_ubsan := -fsanitize=undefined -fno-sanitize-recover=undefined
 SAN_tsan  := -fsanitize=thread $(if $(findstring gcc,$(shell $(CC) --version 2>/dev/null | head -n 1)),-Wno-tsan)
 SAN       := $(SAN_$(VARIANT))
 
-LOCKMGR  := ranges range_table drain flight gate inode_table range_lock queue
+LOCKMGR  := ranges range_table drain flight gate inode_table range_lock range_room queue
 # init first: it begins .bss with what start-up writes to.
 SHIM_CORE  := init $(filter-out call_% init ring,$(basename $(notdir $(wildcard shim/*.c))))
 SHIM_CALLS := $(basename $(notdir $(wildcard shim/call_*.c)))
@@ -152,7 +152,7 @@ $(BUILD)/tests/stress/%: tests/stress/%.c $(RL)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(BASE) $(WARNINGS) $(CPPFLAGS) $(CFLAGS) $(SAN) $(LDFLAGS) -MF $@.d -o $@ $< $(RL) -lck -pthread -lm
 
-$(BUILD)/tests/bench/range_table_bench: tests/bench/range_table_bench.c $(RL)
+$(BUILD)/tests/bench/range_table_bench $(BUILD)/tests/bench/range_lock_bench: $(BUILD)/tests/bench/%: tests/bench/%.c $(RL)
 	$(call say,CC,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(BASE) $(WARNINGS) $(CPPFLAGS) $(CFLAGS) $(SAN) $(LDFLAGS) -MF $@.d -o $@ $< $(RL) -lck -pthread -lm
@@ -183,6 +183,7 @@ stress: all programs
 
 bench: all programs
 	$(Q)BUILD=$(abspath $(BUILD)) SRC=$(CURDIR) SHIM_SO=$(abspath $(LIB)) tests/bench/bench
+	$(Q)$(BUILD)/tests/bench/range_lock_bench
 
 mutants:
 	$(Q)BUILD=$(abspath $(BUILD)) SRC=$(CURDIR) tests/stress/mutants.sh
@@ -191,7 +192,7 @@ asan ubsan tsan:
 	$(Q)$(MAKE) --no-print-directory VARIANT=$@ check-variant
 
 .PHONY: check-variant
-check-variant: $(UNIT) $(BUILD)/tests/stress/range_torture $(BUILD)/tests/stress/gate_torture
+check-variant: $(UNIT) $(BUILD)/tests/stress/range_torture $(BUILD)/tests/stress/gate_torture $(BUILD)/tests/stress/range_lock_torture
 	$(Q)$(RUN) $(sort $(UNIT)) tests/stress/torture.sh
 
 FUZZ_CC ?= clang

@@ -37,38 +37,17 @@
 #define SLICE_POLL_NS 1000000u   /* without membarrier, and for a slot */
 #define UNSIGNED_NS   10000000u  /* look for the owner of a claim that is not signed */
 #define UNSIGNED_MAX  3 /* then it is taken for one that this thread's handler interrupted */
-#define CALM_MAX      1000
-#define TRY           ((uint64_t)0) /* as a deadline */
-#define NEVER         UINT64_MAX
-
-/* What is in the way of a claim. */
-struct look {
-    struct lock *lock;
-    struct group *own; /* the claim's own slot, left out */
-    unsigned own_slot;
-    uint64_t word;
-    uint64_t start, end; /* grains */
-    uint32_t me, turn;
-    bool nested;
-    struct group *group; /* result: whose slot; NULL nobody's */
-    unsigned slot;
-    uint64_t seen;
-    uint32_t seen_turn;
-};
-
-/* Returns true to end the walk. */
-typedef bool visit(struct group *g, struct look *k);
+#ifndef CALM_MAX
+#define CALM_MAX 1000
+#endif
+#define TRY   ((uint64_t)0) /* as a deadline */
+#define NEVER UINT64_MAX
 
 /* --- words --- */
 
 static uint64_t thread_hash(void)
 {
     return (uint64_t)rl_thread_pointer() * 0x9e3779b97f4a7c15u;
-}
-
-static uint32_t owner_of_hash(uint64_t hash)
-{
-    return (uint32_t)(hash >> 32) | 1;
 }
 
 static uint64_t tag_of_hash(uint64_t hash)
@@ -85,24 +64,9 @@ static uint64_t word_of(uint64_t start, uint64_t end, bool exclusive, uint64_t h
         first = START_MAX;
         grains = SPAN_END;
     }
-    if (grains > SPAN_END || RL_MUTANT(36))
+    if (grains > SPAN_END || RL_MUTANT(40))
         grains = SPAN_END;
     return first << 28 | grains << 8 | tag_of_hash(hash) | (exclusive ? W_EXCLUSIVE : 0);
-}
-
-static uint64_t grains_of(uint64_t w)
-{
-    return w >> 8 & SPAN_END;
-}
-
-static uint64_t start_of(uint64_t w)
-{
-    return w >> 28;
-}
-
-static uint64_t end_of(uint64_t w)
-{
-    return grains_of(w) == SPAN_END ? UINT64_MAX : start_of(w) + grains_of(w);
 }
 
 static bool excludes(const struct look *k, uint64_t w)
@@ -116,45 +80,27 @@ static bool is_narrow(uint64_t w)
            start_of(w) >> CLASS_SHIFT == (end_of(w) - 1) >> CLASS_SHIFT;
 }
 
-static unsigned class_of(uint64_t w, unsigned narrows)
+static unsigned class_of(uint64_t w)
 {
-    return (unsigned)(start_of(w) >> CLASS_SHIFT) & (narrows - 1);
+    return (unsigned)(start_of(w) >> CLASS_SHIFT) & (NARROWS - 1);
 }
 
 /* How many narrow groups a range touches, from class_of on. */
-static unsigned classes_of(uint64_t w, unsigned narrows)
+static unsigned classes_of(uint64_t w)
 {
     uint64_t n;
 
     if (grains_of(w) == SPAN_END)
-        return narrows;
+        return NARROWS;
     n = ((end_of(w) - 1) >> CLASS_SHIFT) - (start_of(w) >> CLASS_SHIFT) + 1;
-    return n < narrows ? (unsigned)n : narrows;
+    return n < NARROWS ? (unsigned)n : NARROWS;
 }
 
 /* --- groups --- */
 
-static bool visit_rooms(struct look *k, visit *fn, bool all)
-{
-    for (struct room *r = (struct room *)rl_load_ptr(&k->lock->room); r != NULL; r = r->next) {
-        uint32_t used = rl_load_32(&r->used);
-        unsigned n = all ? r->narrows : classes_of(k->word, r->narrows);
-        unsigned first = class_of(k->word, r->narrows);
-
-        if ((used & USED_NARROW) != 0)
-            for (unsigned i = 0; i < n; i++)
-                if (fn(&r->group[(first + i) & (r->narrows - 1)], k))
-                    return true;
-        if ((used & USED_WIDE) != 0)
-            for (unsigned i = 0; i < r->wides; i++)
-                if (fn(&r->group[r->narrows + i], k))
-                    return true;
-    }
-    return false;
-}
-
 /* The groups in which a slot can be that meets k->word; or all. */
-static inline __attribute__((always_inline)) bool visit_groups(struct look *k, visit *fn, bool all)
+static inline __attribute__((always_inline)) bool visit_groups(struct look *k, rl_visit *fn,
+                                                               bool all)
 {
     uint32_t used = rl_load_32(&k->lock->used);
     uint32_t look = WIDE_MASK;
@@ -162,64 +108,29 @@ static inline __attribute__((always_inline)) bool visit_groups(struct look *k, v
     if (all) {
         look |= (1u << NARROWS) - 1;
     } else {
-        unsigned first = class_of(k->word, NARROWS), n = classes_of(k->word, NARROWS);
+        unsigned first = class_of(k->word), n = classes_of(k->word);
 
         for (unsigned i = 0; i < n; i++)
             look |= 1u << ((first + i) & (NARROWS - 1));
     }
-    if (RL_MUTANT(37))
+    if (RL_MUTANT(41))
         look &= ~WIDE_MASK;
     for (look &= used; look != 0; look &= look - 1)
         if (fn(&k->lock->group[__builtin_ctz(look)], k))
             return true;
-    return (used & USED_ROOM) != 0 && visit_rooms(k, fn, all);
-}
-
-static void mark_used(uint32_t *used, uint32_t bit)
-{
-    uint32_t v = rl_load_32(used);
-
-    if (RL_MUTANT(38))
-        return;
-    while ((v & bit) == 0 && !rl_cas_32(used, &v, v | bit))
-        ;
+    return (used & USED_ROOM) != 0 && rl_room_visit(k, fn, all);
 }
 
 /* --- claims --- */
 
-/* Takes a free slot of g and signs it. Threads begin at different ones. */
-static inline __attribute__((always_inline)) bool
-claim_in(struct group *g, struct rl_range_hold *hold, uint64_t w, uint64_t hash)
-{
-    for (unsigned k = 0; k < GROUP_SLOTS; k++) {
-        unsigned i = ((unsigned)(hash >> 61) + k) & (GROUP_SLOTS - 1);
-        uint64_t free = 0;
-
-        if (rl_load_64(&g->slot[i]) == 0 && rl_cas_64(&g->slot[i], &free, w)) {
-            rl_store_32(&g->owner[i], owner_of_hash(hash));
-            hold->rl_slot = i;
-            hold->rl_group = g;
-            return true;
-        }
-    }
-    return false;
-}
-
 static bool claim_anywhere(struct lock *l, struct rl_range_hold *hold, uint64_t w, uint64_t hash)
 {
-    bool narrow = is_narrow(w);
-
-    if (narrow) {
-        unsigned c = class_of(w, NARROWS);
+    if (is_narrow(w)) {
+        unsigned c = class_of(w);
 
         mark_used(&l->used, 1u << c);
-        if (claim_in(&l->group[c], hold, w, hash))
+        if (claim_in(&l->group[c], hold, w, hash) || rl_room_claim(l, hold, w, hash, true))
             return true;
-        for (struct room *r = (struct room *)rl_load_ptr(&l->room); r != NULL; r = r->next) {
-            mark_used(&r->used, USED_NARROW);
-            if (claim_in(&r->group[class_of(w, r->narrows)], hold, w, hash))
-                return true;
-        }
     }
     for (unsigned i = 0; i < WIDES; i++) {
         unsigned c = NARROWS + ((unsigned)(hash >> 60) + i) % WIDES;
@@ -228,13 +139,7 @@ static bool claim_anywhere(struct lock *l, struct rl_range_hold *hold, uint64_t 
         if (claim_in(&l->group[c], hold, w, hash))
             return true;
     }
-    for (struct room *r = (struct room *)rl_load_ptr(&l->room); r != NULL; r = r->next) {
-        mark_used(&r->used, USED_WIDE);
-        for (unsigned i = 0; i < r->wides; i++)
-            if (claim_in(&r->group[r->narrows + i], hold, w, hash))
-                return true;
-    }
-    return false;
+    return rl_room_claim(l, hold, w, hash, false);
 }
 
 /* --- waking --- */
@@ -246,7 +151,7 @@ static bool arm(struct lock *l)
 
     if ((v & WAIT_ARMED) != 0)
         return true;
-    if (!RL_MUTANT(39) && !rl_fence_everywhere())
+    if (!RL_MUTANT(43) && !rl_fence_everywhere())
         return false;
     while ((v & WAIT_ARMED) == 0 && !rl_cas_32(&l->wait, &v, v | WAIT_ARMED))
         ;
@@ -361,7 +266,7 @@ static enum whose whose(const struct look *k, const struct group *g, unsigned i,
 {
     uint32_t owner;
 
-    if (!same_tag(k->word, w) || RL_MUTANT(40))
+    if (!same_tag(k->word, w) || RL_MUTANT(44))
         return OTHERS;
     owner = rl_load_32(&g->owner[i]);
     return owner == k->me ? MINE : owner == 0 ? UNSIGNED : OTHERS;
@@ -394,7 +299,7 @@ static bool blocks(struct group *g, struct look *k)
         if (w == 0 || is_own(k, g, i) || !excludes(k, w))
             continue;
         if ((w & W_WAITING) != 0) {
-            if ((k->nested && !RL_MUTANT(41)) || RL_MUTANT(42))
+            if ((k->nested && !RL_MUTANT(45)) || RL_MUTANT(46))
                 continue;
             turn = rl_load_32(&g->turn[i]);
             if (rl_load_64(&g->slot[i]) != w) {
@@ -427,7 +332,7 @@ static bool is_blocked(struct look *k)
 static void mark_waiting(struct look *k, bool waiting)
 {
     rl_store_64(&k->own->slot[k->own_slot], waiting ? k->word | W_WAITING : k->word);
-    if (waiting && !RL_MUTANT(43))
+    if (waiting && !RL_MUTANT(47))
         wake(k->lock, k->own_slot); /* for those it is not in the way of any more */
     else
         rl_fence(); /* pairs with the same in others: one of two sees the other */
@@ -437,7 +342,7 @@ static void mark_waiting(struct look *k, bool waiting)
 static bool go(struct look *k)
 {
     mark_waiting(k, false);
-    if (!is_blocked(k) || RL_MUTANT(44))
+    if (!is_blocked(k) || RL_MUTANT(48))
         return true;
     mark_waiting(k, true);
     return false;
@@ -509,6 +414,30 @@ withdraw:
 
 /* --- public --- */
 
+/* Whether anything outside rooms, but for the own slot, excludes a word within one MiB. */
+static inline __attribute__((always_inline)) bool
+is_excluded_here(struct lock *l, const struct group *own, unsigned own_slot, uint64_t word)
+{
+    const struct group *home = &l->group[class_of(word)];
+    uint32_t used = rl_load_32(&l->used);
+
+    if (group_excludes(home, own == home ? own_slot : GROUP_SLOTS, word))
+        return true;
+    for (uint32_t look = used & WIDE_MASK; look != 0; look &= look - 1) {
+        const struct group *wide = &l->group[__builtin_ctz(look)];
+
+        if (group_excludes(wide, own == wide ? own_slot : GROUP_SLOTS, word))
+            return true;
+    }
+    return false;
+}
+
+static bool is_excluded(struct lock *l, const struct group *own, unsigned own_slot, uint64_t word)
+{
+    return is_excluded_here(l, own, own_slot, word) ||
+           ((rl_load_32(&l->used) & USED_ROOM) != 0 && rl_room_excludes(l, own, own_slot, word));
+}
+
 /* Everything but the common case. */
 static __attribute__((noinline)) int take(struct rl_range_lock *lock, struct rl_range_hold *hold,
                                           uint64_t start, uint64_t end, enum rl_range_mode mode,
@@ -536,46 +465,13 @@ static __attribute__((noinline)) int take(struct rl_range_lock *lock, struct rl_
     }
     k.own = hold->rl_group;
     k.own_slot = hold->rl_slot;
-    if (!visit_groups(&k, meets, false) || RL_MUTANT(45))
+    if (RL_MUTANT(49) || !(is_narrow(k.word) ? is_excluded(l, k.own, k.own_slot, k.word)
+                                             : visit_groups(&k, meets, false)))
         return 0;
     if (deadline_ns != TRY)
         return wait_turn(&k, hold, deadline_ns);
     rl_range_release(hold);
     return -EAGAIN;
-}
-
-/* Whether slot i excludes the word. */
-static inline __attribute__((always_inline)) bool slot_excludes(const struct group *g, unsigned i,
-                                                                unsigned own, uint64_t word)
-{
-    uint64_t w = rl_load_64(&g->slot[i]);
-
-    return w != 0 && i != own && ((w | word) & W_EXCLUSIVE) != 0 && start_of(w) < end_of(word) &&
-           end_of(w) > start_of(word);
-}
-
-/* The same for all but `own`. Written out: gcc 12 makes a loop of it that is half as fast. */
-static inline __attribute__((always_inline)) bool group_excludes(const struct group *g,
-                                                                 unsigned own, uint64_t word)
-{
-    return slot_excludes(g, 0, own, word) || slot_excludes(g, 1, own, word) ||
-           slot_excludes(g, 2, own, word) || slot_excludes(g, 3, own, word) ||
-           slot_excludes(g, 4, own, word) || slot_excludes(g, 5, own, word) ||
-           slot_excludes(g, 6, own, word) || slot_excludes(g, 7, own, word);
-}
-
-/* Whether anything excludes a word within one MiB, or may (rooms: take looks). */
-static inline __attribute__((always_inline)) bool is_excluded(struct lock *l, const struct group *g,
-                                                              unsigned own, uint64_t word)
-{
-    uint32_t used = rl_load_32(&l->used) & (WIDE_MASK | USED_ROOM);
-
-    if (group_excludes(g, own, word))
-        return true;
-    for (; used != 0; used &= used - 1)
-        if (used == USED_ROOM || group_excludes(&l->group[__builtin_ctz(used)], GROUP_SLOTS, word))
-            return true;
-    return false;
 }
 
 /* The common case: within one MiB, whose group was used before and has a free slot. True: taken.
@@ -592,15 +488,18 @@ static inline __attribute__((always_inline)) bool take_quick(struct rl_range_loc
     uint64_t hash = thread_hash();
     uint64_t word = first << 28 | (last - first + 1) << 8 | tag_of_hash(hash) | (unsigned)mode;
 
-    hold->rl_group = NULL;
     if (start >= end || last >> CLASS_SHIFT != first >> CLASS_SHIFT || first >= START_MAX ||
         (rl_load_32(&l->used) & (1u << home | USED_CROWDED)) != 1u << home ||
-        (unsigned)mode > RL_EXCLUSIVE || (try && is_excluded(l, g, GROUP_SLOTS, word)) ||
-        !claim_in(g, hold, word, hash))
+        (unsigned)mode > RL_EXCLUSIVE || (try && is_excluded_here(l, NULL, GROUP_SLOTS, word)) ||
+        !claim_in(g, hold, word, hash)) {
+        hold->rl_group = NULL;
         return false;
+    }
     hold->rl_lock = lock;
     hold->rl_waits = 0;
-    return !is_excluded(l, g, hold->rl_slot, word) || RL_MUTANT(45);
+    /* Rooms are looked into out of line: a call here would cost all the others six registers. */
+    return (rl_load_32(&l->used) & USED_ROOM) == 0 &&
+           (!is_excluded_here(l, g, hold->rl_slot, word) || RL_MUTANT(49));
 }
 
 int rl_range_acquire(struct rl_range_lock *lock, struct rl_range_hold *hold, uint64_t start,
@@ -641,7 +540,7 @@ void rl_range_release(struct rl_range_hold *hold)
     }
     rl_store_32(&g->owner[hold->rl_slot], 0); /* before: the next owner's name must not be lost */
     rl_store_64(&g->slot[hold->rl_slot], 0);
-    if (rl_load_32(&l->wait) != 0 && !RL_MUTANT(46))
+    if (rl_load_32(&l->wait) != 0 && !RL_MUTANT(50))
         wake(l, hold->rl_slot);
 }
 
@@ -659,22 +558,4 @@ bool rl_range_idle(const struct rl_range_lock *lock)
     struct look k = {.lock = (struct lock *)(uintptr_t)lock};
 
     return rl_load_32(&k.lock->wait) < WAIT_ONE && !visit_groups(&k, finds_any, true);
-}
-
-int rl_range_room(struct rl_range_lock *lock, void *memory, size_t bytes)
-{
-    struct lock *l = (struct lock *)lock;
-    struct room *r = memory;
-    void *first = rl_load_ptr(&l->room);
-    size_t groups = bytes < sizeof *r ? 0 : (bytes - sizeof *r) / sizeof(struct group);
-
-    if (groups < 8)
-        return -EINVAL;
-    r->narrows = 1u << (31 - __builtin_clz((unsigned)(groups / 2)));
-    r->wides = (uint32_t)groups - r->narrows;
-    do {
-        r->next = (struct room *)first;
-    } while (!rl_cas_ptr(&l->room, &first, r));
-    mark_used(&l->used, USED_ROOM);
-    return 0;
 }

@@ -14,7 +14,9 @@
  * into the groups of its own MiB and the wide ones, of those that were ever used (`used` never
  * loses a bit: clearing one would race with the next claim).
  *
- * Rooms are more groups, in memory the caller added.
+ * Rooms are more groups, in memory the caller added, of three kinds: for ranges within 64 KiB,
+ * found by a hash; within one MiB, the same; all others. A group that ran full for the first time
+ * is marked for good, and those who look go on to the next one, three times at most.
  */
 #ifndef RL_RANGE_LOCK_IMPL_H
 #define RL_RANGE_LOCK_IMPL_H
@@ -41,8 +43,8 @@
 #define USED_ROOM    (1u << 30) /* there are rooms */
 #define USED_CROWDED (1u << 31) /* somebody waits for a slot: newcomers give way for a moment */
 /* room.used */
-#define USED_NARROW 1u
-#define USED_WIDE   2u
+#define USED_SMALL  1u
+#define USED_MIDDLE 2u
 
 /* lock.wait */
 #define WAIT_ARMED 1u
@@ -56,10 +58,11 @@ struct group {
 
 struct room {
     struct room *next;
-    uint32_t used;
-    uint32_t narrows, wides; /* groups; narrows is a power of two */
-    uint8_t pad[64 - 24];
-    struct group group[];
+    uint32_t used;                         /* USED_SMALL, USED_MIDDLE */
+    uint32_t wide_top;                     /* wide groups that were ever used */
+    uint32_t log_small, log_middle, wides; /* groups: two powers of two, a number */
+    uint8_t pad[64 - 28];
+    struct group group[]; /* small, middle, wide; then a bit for each group: it ran over */
 };
 
 struct lock {
@@ -73,6 +76,99 @@ struct lock {
     struct room *room;
     struct group group[GROUPS];
 } __attribute__((may_alias));
+
+/* What is in the way of a claim, and of whose. */
+struct look {
+    struct lock *lock;
+    struct group *own; /* the claim's own slot, left out */
+    unsigned own_slot;
+    uint64_t word;
+    uint64_t start, end; /* grains */
+    uint32_t me, turn;
+    bool nested;
+    struct group *group; /* result: whose slot; NULL nobody's */
+    unsigned slot;
+    uint64_t seen;
+    uint32_t seen_turn;
+};
+
+/* Returns true to end the walk. */
+typedef bool rl_visit(struct group *g, struct look *k);
+
+static inline uint64_t grains_of(uint64_t w)
+{
+    return w >> 8 & SPAN_END;
+}
+
+static inline uint64_t start_of(uint64_t w)
+{
+    return w >> 28;
+}
+
+static inline uint64_t end_of(uint64_t w)
+{
+    return grains_of(w) == SPAN_END ? UINT64_MAX : start_of(w) + grains_of(w);
+}
+
+static inline uint32_t owner_of_hash(uint64_t hash)
+{
+    return (uint32_t)(hash >> 32) | 1;
+}
+
+static inline void mark_used(uint32_t *used, uint32_t bit)
+{
+    uint32_t v = rl_load_32(used);
+
+    if (RL_MUTANT(42))
+        return;
+    while ((v & bit) == 0 && !rl_cas_32(used, &v, v | bit))
+        ;
+}
+
+/* Takes a free slot of g and signs it. Threads begin at different ones. */
+static inline __attribute__((always_inline)) bool
+claim_in(struct group *g, struct rl_range_hold *hold, uint64_t w, uint64_t hash)
+{
+    for (unsigned k = 0; k < GROUP_SLOTS; k++) {
+        unsigned i = ((unsigned)(hash >> 61) + k) & (GROUP_SLOTS - 1);
+        uint64_t free = 0;
+
+        if (rl_load_64(&g->slot[i]) == 0 && rl_cas_64(&g->slot[i], &free, w)) {
+            rl_store_32(&g->owner[i], owner_of_hash(hash));
+            hold->rl_slot = i;
+            hold->rl_group = g;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether slot i excludes the word. */
+static inline __attribute__((always_inline)) bool slot_excludes(const struct group *g, unsigned i,
+                                                                unsigned own, uint64_t word)
+{
+    uint64_t w = rl_load_64(&g->slot[i]);
+
+    return w != 0 && i != own && ((w | word) & W_EXCLUSIVE) != 0 && start_of(w) < end_of(word) &&
+           end_of(w) > start_of(word);
+}
+
+/* Whether any slot but `own` does. Written out: gcc 12 makes a loop of it that is half as fast. */
+static inline __attribute__((always_inline)) bool group_excludes(const struct group *g,
+                                                                 unsigned own, uint64_t word)
+{
+    return slot_excludes(g, 0, own, word) || slot_excludes(g, 1, own, word) ||
+           slot_excludes(g, 2, own, word) || slot_excludes(g, 3, own, word) ||
+           slot_excludes(g, 4, own, word) || slot_excludes(g, 5, own, word) ||
+           slot_excludes(g, 6, own, word) || slot_excludes(g, 7, own, word);
+}
+
+/* range_room.c: the groups of all rooms in which a slot can be that meets k->word, or all groups; a
+ * slot in one, for ranges within one MiB or for any. */
+bool rl_room_visit(struct look *k, rl_visit *fn, bool all);
+bool rl_room_excludes(struct lock *l, const struct group *own, unsigned own_slot, uint64_t word);
+bool rl_room_claim(struct lock *l, struct rl_range_hold *hold, uint64_t w, uint64_t hash,
+                   bool narrow);
 
 _Static_assert(sizeof(struct lock) == RL_RANGE_LOCK_BYTES, "public size");
 _Static_assert(sizeof(struct room) == 64, "RL_RANGE_ROOM_BYTES");

@@ -85,10 +85,11 @@ bool rl_range_idle(const struct rl_range_lock *lock);
 
 /*
  * Room for more ranges at once: RL_RANGE_ROOM_BYTES(ranges) bytes of zeroed memory, aligned to 8,
- * that stays the lock's. Half of it serves ranges within one MiB, found by offset; the rest serves
- * all others and is searched from end to end. Not less than 64 ranges. -EINVAL: too small.
+ * that stays the lock's. Half of it serves ranges within 64 KiB and a quarter those within one MiB,
+ * both found by offset; the rest serves all others and is searched from end to end, as far as it
+ * was ever used. Not less than 64 ranges. -EINVAL: too small.
  */
-#define RL_RANGE_ROOM_BYTES(ranges) (64 + (((size_t)(ranges) + 7) / 8) * 128)
+#define RL_RANGE_ROOM_BYTES(ranges) (64 + (((size_t)(ranges) + 7) / 8) * 136)
 int rl_range_room(struct rl_range_lock *lock, void *memory, size_t bytes);
 
 /*

@@ -63,20 +63,35 @@ what=(
     "flight: callers take a seat in the round that runs"
     "flight: every round serves"
     "flight: a leader that is gone is waited for"
+    "range lock: every range reaches to the end"
+    "range lock: does not look at wide ranges"
+    "range lock: groups are not marked used"
+    "range lock: sleeps without a barrier on the others"
+    "range lock: does not know its own thread"
+    "range lock: a holder waits for those who wait for it"
+    "range lock: waiting ones are passed"
+    "range lock: marking itself waiting wakes nobody"
+    "range lock: does not look again before it goes"
+    "range lock: does not look after its claim"
+    "range lock: letting go wakes nobody"
+    "range lock: does not follow groups of rooms that ran over"
 )
 
 tests_of() {
     if [ "$1" -eq 0 ]; then
         echo ranges_test range_table_test range_interleave_test range_torture gate_test \
-            gate_torture inode_table_test flight_interleave_test
+            gate_torture inode_table_test flight_interleave_test \
+            range_lock_test range_lock_interleave_test range_lock_torture
     elif [ "$1" -le 21 ]; then
         echo ranges_test range_table_test range_interleave_test range_torture
     elif [ "$1" -le 30 ]; then
         echo gate_test gate_torture
     elif [ "$1" -le 35 ]; then
         echo inode_table_test
-    else
+    elif [ "$1" -le 39 ]; then
         echo flight_interleave_test
+    else
+        echo range_lock_interleave_test range_lock_test range_lock_torture
     fi
 }
 
@@ -86,6 +101,7 @@ build() {
 
     [ "$n" -eq 0 ] || mutate=(-DRL_MUTATE="$n")
     case $name in
+    range_lock_torture) src=("$SRC/tests/stress/$name.c" "$SRC/lockmgr/gate.c") ;;
     *_torture) src=("$SRC/tests/stress/$name.c") ;;
     *_interleave_test) src=("$SRC/tests/unit/$name.c") ;;
     *) src=("$SRC/tests/unit/$name.c" "$SRC"/lockmgr/*.c) ;;

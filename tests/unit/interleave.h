@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * interleave: runs two actors of one scenario in every order that few thread changes can give.
+ * interleave: runs the actors of one scenario, two or IL_ACTORS, in every order that few thread
+ * changes can give.
  *
  * The lock manager is compiled into the test with RL_STEP_HOOK, so an actor can be stopped before
  * each atomic operation. Windows of two instructions, which a torture test meets once a week, are
@@ -23,26 +24,31 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#define IL_ALL    1000000 /* more steps than any actor makes */
-#define IL_STACK  (256 * 1024)
-#define IL_DEPTH  8
-#define IL_PAIRS  8000
+#ifndef IL_ACTORS
+#define IL_ACTORS 2
+#endif
+#define IL_ALL   1000000 /* more steps than any actor makes */
+#define IL_STACK (256 * 1024)
+#define IL_DEPTH 12
+#ifndef IL_PAIRS
+#define IL_PAIRS 8000
+#endif
 #define IL_ROUNDS 64
 
 struct il_scenario {
     const char *name;
     void (*setup)(void);
-    void (*actor[2])(void);
-    void (*at_switch)(void); /* may be NULL */
+    void (*actor[IL_ACTORS])(void); /* NULL: not there */
+    void (*at_switch)(void);        /* may be NULL */
     void (*check)(void);
 };
 
 static struct {
-    ucontext_t ctx[2];   /* where an actor begins */
-    jmp_buf at[2], back; /* where it stopped; without the system calls of swapcontext */
-    bool begun[2];
-    char *stack[2];
-    bool done[2];
+    ucontext_t ctx[IL_ACTORS];   /* where an actor begins */
+    jmp_buf at[IL_ACTORS], back; /* where it stopped; without the system calls of swapcontext */
+    bool begun[IL_ACTORS];
+    char *stack[IL_ACTORS];
+    bool done[IL_ACTORS];
     int running;       /* -1: nobody, steps are free */
     long budget, made; /* steps left in this stretch; made in this schedule so far */
 } il = {.running = -1};
@@ -130,7 +136,7 @@ static void il_run(int who, long steps)
 static void il_begin(const struct il_scenario *s)
 {
     il_now = s;
-    for (int who = 0; who < 2; who++) {
+    for (int who = 0; who < IL_ACTORS; who++) {
         if (il.stack[who] == NULL && (il.stack[who] = malloc(IL_STACK)) == NULL)
             abort();
         getcontext(&il.ctx[who]);
@@ -138,26 +144,38 @@ static void il_begin(const struct il_scenario *s)
         il.ctx[who].uc_stack.ss_size = IL_STACK;
         il.ctx[who].uc_link = NULL;
         makecontext(&il.ctx[who], (void (*)(void))il_entry, 1, who);
-        il.done[who] = il.begun[who] = false;
+        il.begun[who] = false;
+        il.done[who] = s->actor[who] == NULL;
     }
     s->setup();
 }
 
+static bool il_all_done(void)
+{
+    for (int who = 0; who < IL_ACTORS; who++)
+        if (!il.done[who])
+            return false;
+    return true;
+}
+
 /* One schedule: the actors take turns, plan[0] steps for actor 0, plan[1] for actor 1 and so on,
- * then actor 1 runs to its end and actor 0 to its own. */
+ * then they run to their ends, the last first. */
 static void il_schedule(const struct il_scenario *s, const long *plan, int n)
 {
+    int actors = IL_ACTORS;
+
+    while (actors > 2 && s->actor[actors - 1] == NULL)
+        actors--;
     il_plan_len = n;
     for (int i = 0; i < n; i++)
         il_plan[i] = plan[i];
     il_begin(s);
     for (int i = 0; i < n; i++)
-        il_run(i % 2, plan[i]);
-    for (int i = 0; i < IL_ROUNDS && !(il.done[0] && il.done[1]); i++) {
-        il_run(1, IL_ALL);
-        il_run(0, IL_ALL);
-    }
-    IL_EXPECT(il.done[0] && il.done[1]);
+        il_run(i % actors, plan[i]);
+    for (int i = 0; i < IL_ROUNDS && !il_all_done(); i++)
+        for (int who = actors - 1; who >= 0; who--)
+            il_run(who, IL_ALL);
+    IL_EXPECT(il_all_done());
     s->check();
 }
 
@@ -166,11 +184,13 @@ static long il_steps_of(const struct il_scenario *s, int who)
     long n = 0;
 
     il_begin(s);
-    for (int i = 0; i < IL_ROUNDS && !(il.done[0] && il.done[1]); i++) {
+    for (int i = 0; i < IL_ROUNDS && !il_all_done(); i++) {
         il.made = 0;
         il_run(who, IL_ALL);
         n += il.made;
-        il_run(1 - who, IL_ALL);
+        for (int other = 0; other < IL_ACTORS; other++)
+            if (other != who)
+                il_run(other, IL_ALL);
     }
     return n;
 }
