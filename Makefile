@@ -37,7 +37,7 @@ SHIM_LDFLAGS := -shared -Wl,-z,now -Wl,-z,relro -Wl,-z,noexecstack -Wl,--no-unde
 
 SAN_asan  := -fsanitize=address,undefined -fno-omit-frame-pointer -fno-sanitize-recover=undefined
 SAN_ubsan := -fsanitize=undefined -fno-sanitize-recover=undefined
-SAN_tsan  := -fsanitize=thread $(if $(findstring gcc,$(shell $(CC) --version 2>/dev/null | head -n 1)),-Wno-tsan)
+SAN_tsan  := -fsanitize=thread $(if $(findstring clang,$(shell $(CC) --version 2>/dev/null | head -n 1)),,-Wno-tsan)
 SAN       := $(SAN_$(VARIANT))
 
 LOCKMGR  := ranges range_table drain flight gate inode_table range_lock range_room queue

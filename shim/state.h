@@ -59,11 +59,9 @@ struct process {
     char program[64];
 };
 
-/* What start-up writes to, and what every call looks at, stands together at the start of .data:
- * each page touched costs every program that is started 10 us and more (a page fault in a virtual
- * machine), and every call a walk of the page tables where the kernel has to empty the TLB at each
- * system call (page-table isolation without PCID: an open+close took 0.4 us longer, of 1.4). For
- * the same reason the code of frequent calls stands together. */
+/* What start-up writes to, and what every call looks at, stands together at the start of .data: each
+ * page touched costs every program that is started 10 us and more (a page fault in a virtual
+ * machine). For the same reason the code of frequent calls stands together. */
 #define EARLY    __attribute__((section(".data.early")))
 #define FREQUENT __attribute__((hot))
 

@@ -218,6 +218,11 @@ static void nobody_waits_alone_and_a_late_word_is_not_believed(void **state)
 
 int main(void)
 {
+#ifdef RL_TSAN
+    puts("SKIP: the threads of an interleaving are contexts of one thread, which ThreadSanitizer "
+         "cannot follow");
+    return 77;
+#endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_is_served_was_there_before_the_round_began),
         cmocka_unit_test(a_full_caller_is_served_by_full_rounds_only),

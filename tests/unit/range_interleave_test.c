@@ -717,6 +717,11 @@ static void pushes_and_unlinks_do_not_disturb_each_other(void **state)
 
 int main(void)
 {
+#ifdef RL_TSAN
+    puts("SKIP: the threads of an interleaving are contexts of one thread, which ThreadSanitizer "
+         "cannot follow");
+    return 77;
+#endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_node_is_handed_out_twice),
         cmocka_unit_test(pushes_and_unlinks_do_not_disturb_each_other),
