@@ -128,6 +128,11 @@ $(CMD): $(CMD_O) $(CMD_CORE:%=$(O)/shim/%.o) $(RL)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(CFLAGS) $(SAN) $(LDFLAGS) -o $@ $^
 
+$(BUILD)/examples/lock_ranges: examples/lock_ranges.c $(RL)
+	$(call say,CC,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(BASE) $(WARNINGS) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -MF $@.d -o $@ $< $(RL) -lck -pthread
+
 $(BUILD)/examples/%: examples/%.c
 	$(call say,CC,$@)
 	@mkdir -p $(@D)

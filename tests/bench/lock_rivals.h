@@ -292,7 +292,8 @@ static void list_validate_shared(struct list_thread *self, struct list_node *n)
         struct list_node *c = list_at(cur);
 
         if (list_released(c)) {
-            list_unlink(self, prev, cur);
+            if (!list_unlink(self, prev, cur))
+                prev = &c->next; /* the node before it was released too: pass it by */
             cur = __atomic_load_n(prev, __ATOMIC_ACQUIRE) & ~LIST_MARK;
         } else if (!c->exclusive) {
             prev = &c->next;

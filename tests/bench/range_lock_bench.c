@@ -6,7 +6,7 @@
  *
  * Round by round each lock runs for the given time, in turn and back again; a figure is the median
  * of the rounds, a ratio the median of the rounds' own ratios (rival / slots: above 1 the rival is
- * slower), with the second lowest and second highest of them. First the lock alone, then with a 4
+ * slower), with a 95 % interval of that median. First the lock alone, then with a 4
  * KiB pread or pwrite inside, of FILE (default: a new one in TMPDIR) in the page cache.
  *
  * Exit 1 if a target is missed: with 1 held range faster than every other lock; with 64 and 1024
@@ -14,6 +14,7 @@
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <sys/vfs.h>
 #include <time.h>
@@ -178,6 +179,14 @@ static double median(double *v, unsigned n)
     return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
+/* Counted from either end of the sorted ratios: where the 95 % interval of their median ends. */
+static unsigned interval_rank(unsigned n)
+{
+    double rank = ((double)n - 1.96 * sqrt((double)n)) / 2;
+
+    return rank < 0 ? 0 : (unsigned)rank;
+}
+
 static bool measure(const struct work *work, bool io)
 {
     static double ns[RIVALS][ROUNDS];
@@ -206,8 +215,8 @@ static bool measure(const struct work *work, bool io)
             sorted[i] = ns[r][i];
         }
         m = median(ratio, rounds);
-        lo = ratio[rounds > 4 ? 1 : 0];
-        hi = ratio[rounds > 4 ? rounds - 2 : rounds - 1];
+        lo = ratio[interval_rank(rounds)];
+        hi = ratio[rounds - 1 - interval_rank(rounds)];
         missed = !io && (work->beat & 1u << r) != 0 && m <= 1;
         met &= !missed;
         printf("    %-8s %9.1f ns   ratio %6.2f [%.2f, %.2f]%s\n", rivals[r].name,
@@ -275,6 +284,7 @@ int main(int argc, char **argv)
     }
     if (room == NULL || ms == 0 || rounds == 0 || rounds > ROUNDS)
         return 2;
+    setvbuf(stdout, NULL, _IOLBF, 0);
     open_file(name);
     list_make();
     printf("ns an acquire and a release, %u rounds of %llu ms; none is no lock, the floor\n",
