@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STATE_ABSENT = 256 };
+enum { STATE_ABSENT = 256, GROWS_MAX = 3 };
 
 enum act {
     ACT_SEE,           /* state == val */
@@ -214,21 +214,22 @@ static int seen_at(const struct run *runs, const struct op *o, int64_t a)
 }
 
 /*
- * A direct write may land in pieces (no file system promises more), so that a truncation comes
- * between two of them: one sets the byte, or lies above it, and each later one lies above it.
+ * A big direct write may land in pieces (no file system promises more) of any size from PIECE_BYTES
+ * up, so that truncations come between them: one piece sets the byte, and each later one lies above
+ * it. More than GROWS_MAX truncations within one write are not told from fewer.
  */
 static void events_of_write(struct lane_events *l, const struct op *o, int64_t a)
 {
-    int64_t piece = o->pieces ? PIECE_BYTES : o->len;
+    int64_t end = o->off + o->len;
+    int64_t later = 0;
 
-    for (int64_t at = o->off; at < o->off + o->len; at += piece) {
-        int64_t end = at + piece < o->off + o->len ? at + piece : o->off + o->len;
-
-        if (a >= at && a < end)
-            push(l, o, ACT_SET, o->id);
-        else if (a < at)
-            push(l, o, ACT_GROW, 0);
-    }
+    if (a >= end)
+        return;
+    if (o->pieces)
+        later = a < o->off ? (o->len - 1) / PIECE_BYTES : (end - 1 - a) / PIECE_BYTES;
+    push(l, o, a < o->off ? ACT_GROW : ACT_SET, a < o->off ? 0 : o->id);
+    for (int i = 0; i < later && i < GROWS_MAX; i++)
+        push(l, o, ACT_GROW, 0);
 }
 
 /*

@@ -90,7 +90,7 @@ static void do_write(struct actor *a, const struct step *s)
         lseek(fd, s->off, SEEK_SET);
     struct op *o = record_begin(a, s, EFFECT_WRITE, s->off, s->len);
 
-    o->pieces = a->direct[s->slot] && s->len > PIECE_BYTES;
+    o->pieces = a->direct[s->slot] && s->len >= SPLIT_BYTES;
     if (s->call == CALL_PWRITEV)
         ret = s->arg & 1 ? pwritev(fd, iov, n, s->off) : pwritev2(fd, iov, n, s->off, 0);
     else if (s->call == CALL_WRITE)
@@ -312,7 +312,7 @@ static void do_shared(struct actor *a, const struct step *s)
                 : read(f->shared_fd, a->rbuf, (size_t)s->len);
     record_end(a, o, ret);
     check_position(o, f->shared_fd, s->off + ret);
-    o->pieces = s->id != 0 && f->shared_direct && s->len > PIECE_BYTES;
+    o->pieces = s->id != 0 && f->shared_direct && s->len >= SPLIT_BYTES;
     pthread_mutex_unlock(&f->shared_lock);
     if (!s->id) {
         o->whole = f->whole_reads;

@@ -36,7 +36,7 @@ enum effect {
     EFFECT_SIZE,      /* saw the size `off`, and times if mtime_ns is not 0 */
 };
 
-enum { PIECE_BYTES = 1 << 20 };
+enum { SPLIT_BYTES = 256 << 10, PIECE_BYTES = 64 << 10 };
 
 enum { ERR_DECOY = 10001, ERR_POSITION, ERR_CONTENT, ERR_HELPER };
 
@@ -55,7 +55,7 @@ struct op {
     int32_t err;
     uint8_t effect, call, lane, id;
     bool eof;
-    bool pieces; /* a WRITE that may land in pieces of PIECE_BYTES: big direct ones, see check.c */
+    bool pieces; /* a WRITE that may land in pieces: direct, from SPLIT_BYTES up, see check.c */
     bool whole;  /* a READ that this file system must make whole, see check.h */
 };
 
