@@ -13,7 +13,7 @@
 #define CHUNKS       64u
 #define NAP_NS       100000u
 #define WAIT_MOST_NS 2000000000u
-#define PROBES       16u /* slots looked at for a thread that is gone, before a new one is taken */
+#define PROBES       4u /* slots looked at for a thread that is gone, before a new one is taken */
 
 struct slot {
     struct leg leg[LEGS];
@@ -56,7 +56,9 @@ static struct slot *chunk_of(unsigned i, bool make)
 
 static bool thread_lives(uint32_t tid)
 {
-    return rl_raw(SYS_tgkill, (uint32_t)rl_raw(SYS_getpid), tid, 0) == 0;
+    uint32_t pid = proc.pid != 0 ? proc.pid : (uint32_t)rl_raw(SYS_getpid);
+
+    return rl_raw(SYS_tgkill, pid, tid, 0) == 0;
 }
 
 /* Takes a new slot, or that of a thread that is gone. */

@@ -59,8 +59,8 @@ struct process {
     char program[64];
 };
 
-/* What start-up writes to, and what every call looks at, stands together at the start of .data: each
- * page touched costs every program that is started 10 us and more (a page fault in a virtual
+/* What start-up writes to, and what every call looks at, stands together at the start of .data:
+ * each page touched costs every program that is started 10 us and more (a page fault in a virtual
  * machine). For the same reason the code of frequent calls stands together. */
 #define EARLY    __attribute__((section(".data.early")))
 #define FREQUENT __attribute__((hot))
