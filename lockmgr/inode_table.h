@@ -11,7 +11,7 @@
 #ifndef RL_INODE_TABLE_H
 #define RL_INODE_TABLE_H
 
-#include "flight.h"
+#include "single_flight.h"
 #include "gate.h"
 #include "range_table.h"
 

@@ -13,8 +13,8 @@
 #include "call.h"
 
 #define COPY(in, out, call)                                                                        \
-    FLIGHT(from_leg, in);                                                                          \
-    FLIGHT(to_leg, out);                                                                           \
+    INFLIGHT(from_leg, in);                                                                        \
+    INFLIGHT(to_leg, out);                                                                         \
     struct announcement from __attribute__((cleanup(execute_beside_ends))) = {.fs = NULL};         \
     struct announcement to __attribute__((cleanup(execute_beside_ends))) = {.fs = NULL};           \
                                                                                                    \
@@ -178,8 +178,8 @@ int ioctl(int fd, unsigned long request, ...)
     }
 
     /* Which other files these name is not looked at: none is turned on meanwhile. */
-    struct leg *const leg __attribute__((cleanup(flight_end), unused)) =
-        touch == TOUCH_ALL ? flight_begin_anywhere() : flight_begin(fd);
+    struct leg *const leg __attribute__((cleanup(inflight_end), unused)) =
+        touch == TOUCH_ALL ? inflight_begin_anywhere() : inflight_begin(fd);
     struct announcement mine __attribute__((cleanup(execute_beside_ends))) = {.fs = NULL};
 
     WHEN_BUSY(touch_begins(fd, touch, &mine));

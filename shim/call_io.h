@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * call_io: one read or write entry point, from its prototype. The hottest path of all: the call
- * says that it is under way (flight.h), looks at the state word, and goes to the kernel. Everything
- * else is kept out of line.
+ * says that it is under way (inflight.h), looks at the state word, and goes to the kernel.
+ * Everything else is kept out of line.
  */
 #ifndef SHIM_CALL_IO_H
 #define SHIM_CALL_IO_H
@@ -36,7 +36,7 @@
     }                                                                                              \
     FREQUENT ssize_t name params                                                                   \
     {                                                                                              \
-        FLIGHT(leg, fd);                                                                           \
+        INFLIGHT(leg, fd);                                                                         \
         uint64_t word = state_word();                                                              \
                                                                                                    \
         if (call_direct(word) && likely(!(is_big))) {                                              \

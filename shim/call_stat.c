@@ -18,7 +18,7 @@ static void seek_busy(int fd, int whence)
 #define SEEKS(name, fallback)                                                                      \
     off_t name(int fd, off_t off, int whence)                                                      \
     {                                                                                              \
-        FLIGHT(leg, fd);                                                                           \
+        INFLIGHT(leg, fd);                                                                         \
         WHEN_BUSY(seek_busy(fd, whence));                                                          \
         return (fallback) ? real.lseek(fd, off, whence) : real.name(fd, off, whence);              \
     }

@@ -185,7 +185,7 @@ int closedir(DIR *dir)
 /* printf to a descriptor: written at the file position by libc itself, so the queue has to be empty
  * before, and nothing may be queued meanwhile. */
 #define DPRINTFS(call)                                                                             \
-    FLIGHT(leg, fd);                                                                               \
+    INFLIGHT(leg, fd);                                                                             \
     struct announcement mine __attribute__((cleanup(execute_beside_ends))) = {.fs = NULL};         \
                                                                                                    \
     WHEN_BUSY(execute_beside_begins(fd, WHY_position, &mine));                                     \

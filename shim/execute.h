@@ -11,7 +11,7 @@
 
 #include <sys/uio.h>
 
-#include "flight.h"
+#include "inflight.h"
 #include "settle.h"
 #include "announce.h"
 
@@ -23,7 +23,7 @@ struct io {
     off_t off;       /* meaningless unless positional */
     int flags;       /* RWF_* */
     bool positional; /* off says where; else the file position */
-    struct leg *leg; /* this call's (flight.h) */
+    struct leg *leg; /* this call's (inflight.h) */
     /* The real call of the same name, for these pieces at that offset. */
     ssize_t (*issue)(const struct io *io, const struct iovec *iov, int count, off_t off);
 };

@@ -190,7 +190,7 @@ static int execute_punch(const struct drain_call *call, struct rl_inode *inode)
 int execute_fallocate(const struct drain_call *call)
 {
     bool punch = call->mode == (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE);
-    FLIGHT(leg, call->fd);
+    INFLIGHT(leg, call->fd);
     uint64_t word = state_word();
     int saved = errno;
     struct rl_inode *inode;
@@ -214,7 +214,7 @@ int execute_fallocate(const struct drain_call *call)
 
 int execute_truncate(const struct drain_call *call)
 {
-    FLIGHT(leg, call->fd);
+    INFLIGHT(leg, call->fd);
     enum elide elide = ELIDE_NO;
     struct rl_inode *inode;
     int r;

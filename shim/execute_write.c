@@ -207,7 +207,7 @@ static ssize_t write_pieces(const struct io *io, struct rl_inode *inode, size_t 
     struct file_state *fs = file_state(inode);
     bool exclusive = fs->kind == FILE_KIND_EXT4 + 1 && extends(io, bytes);
     struct iovec part[PARTS_MAX];
-    struct flight_view view;
+    struct inflight_view view;
     int saved = errno;
     size_t done = 0;
     int parts;
@@ -300,7 +300,7 @@ ssize_t execute_write(const struct io *io)
                  ? &(struct rl_span){(uint64_t)io->off, (uint64_t)io->off + bytes}
                  : NULL);
     if (io->positional)
-        flight_land(io->leg); /* long, and announced: no file need wait for it to be turned on */
+        inflight_land(io->leg); /* long, and announced: no file need wait for it to be turned on */
     if (plan.split)
         return io->positional ? write_pieces(io, inode, bytes, plan.piece_bytes)
                               : write_pieces_at_position(io, inode, bytes, plan.piece_bytes);

@@ -14,7 +14,7 @@
 #include <sys/single_threaded.h>
 
 #include "file.h"
-#include "flight.h"
+#include "inflight.h"
 
 #define REFUSE_NS    100000000u
 #define REFUSE_STEPS 5
@@ -175,7 +175,7 @@ bool file_claim_position(int fd, bool all_ask)
     if (rl_cas_64(&e->mover, &seen, me) || seen == me)
         return true;
     file_mark(fd, FILE_SHARED);
-    flight_wait(fd);
+    inflight_wait(fd);
     return false;
 }
 

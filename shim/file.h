@@ -108,8 +108,8 @@ uint32_t file_generation(int fd);
 void file_mark(int fd, uint32_t flags);
 
 /*
- * True if nobody else moves the file position of fd before the caller's flight (flight.h) is over,
- * so that "position, then call" is one step: fd was opened here, not copied, no fork happened
+ * True if nobody else moves the file position of fd before the caller's flight (inflight.h) is
+ * over, so that "position, then call" is one step: fd was opened here, not copied, no fork happened
  * since, and no other thread has moved it. One that comes later takes it away for good, and waits
  * here for the flight of the first. all_ask: every other call that moves a position asks here
  * first, as those on a file with armed deferral do. Otherwise only a process with one thread can

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * flush: fsync and fdatasync, shared by those who want them of one file at the same time
- * (lockmgr/flight.h). The only place that makes these calls.
+ * (lockmgr/single_flight.h). The only place that makes these calls.
  *
  * What a caller may rely on:
  *   - 0 means that a sync of this very file began after the call did, and succeeded; a sync that

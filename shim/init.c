@@ -17,7 +17,7 @@
 
 #include "evict.h"
 #include "family.h"
-#include "flight.h"
+#include "inflight.h"
 #include "init.h"
 #include "log.h"
 #include "real.h"
@@ -300,7 +300,7 @@ void fork_child(void)
     worker_forked();
     evict_forked();
     file_forked();
-    flight_forked();
+    inflight_forked();
     if (proc.arena != NULL) {
         if (map_shared(proc.arena_bytes, proc.arena) != NULL) {
             arena_fill(proc.arena);

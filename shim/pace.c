@@ -105,11 +105,11 @@ void pace_passed(const struct rl_inode *inode, size_t bytes, uint64_t began_ns, 
     rl_store_64(&p->last_ns, ended_ns);
 }
 
-bool pace_crowded(const struct rl_inode *inode, uint64_t now_ns, struct flight_view *view)
+bool pace_crowded(const struct rl_inode *inode, uint64_t now_ns, struct inflight_view *view)
 {
     struct pace *p = &file_state(inode)->pace;
 
-    flight_beside(inode, view);
+    inflight_beside(inode, view);
     if (view->n != 0)
         rl_store_64(&p->beside_ns, now_ns);
     return now_ns - rl_load_64(&p->beside_ns) <= CROWDED_NS;
@@ -138,15 +138,15 @@ bool pace_wait(const struct rl_inode *inode, size_t bytes)
     return waits;
 }
 
-void pace_give_way(const struct flight_view *view, uint64_t most_ns)
+void pace_give_way(const struct inflight_view *view, uint64_t most_ns)
 {
     uint64_t until_ns;
 
-    if (flight_moved(view))
+    if (inflight_moved(view))
         return;
     stat_add(STAT_write_gave_way, 1);
     until_ns = rl_now_ns() + most_ns;
     do
         rl_raw(SYS_sched_yield);
-    while (!flight_moved(view) && rl_now_ns() < until_ns);
+    while (!inflight_moved(view) && rl_now_ns() < until_ns);
 }

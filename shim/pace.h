@@ -16,7 +16,7 @@
 #define SHIM_PACE_H
 
 #include "file.h"
-#include "flight.h"
+#include "inflight.h"
 
 /* Bytes a second; 0 not known yet. */
 uint64_t pace_rate(const struct rl_inode *inode);
@@ -25,7 +25,7 @@ uint64_t pace_rate(const struct rl_inode *inode);
 void pace_passed(const struct rl_inode *inode, size_t bytes, uint64_t began_ns, uint64_t ended_ns);
 
 /* Looks who is inside a call on the inode. True if somebody is, or was in the last 100 ms. */
-bool pace_crowded(const struct rl_inode *inode, uint64_t now_ns, struct flight_view *view);
+bool pace_crowded(const struct rl_inode *inode, uint64_t now_ns, struct inflight_view *view);
 
 /*
  * A volume with a byte limit (a cgroup, a cloud disk) grants a slice's worth of bytes at once and
@@ -43,6 +43,6 @@ bool pace_wait(const struct rl_inode *inode, size_t bytes);
  * reader has woken up: readers would wait for several pieces (the kernel hands the lock over only
  * after 4 ms).
  */
-void pace_give_way(const struct flight_view *view, uint64_t most_ns);
+void pace_give_way(const struct inflight_view *view, uint64_t most_ns);
 
 #endif

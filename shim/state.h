@@ -7,7 +7,7 @@
  * half holds the number of files with deferral on (bits 0-27) and the flags below. The high half is
  * a number that goes up whenever a file is turned on, so that what a descriptor was found to be
  * (file.c) can be known to be out of date. Data calls say that they are under way before they look
- * (flight.h).
+ * (inflight.h).
  */
 #ifndef SHIM_STATE_H
 #define SHIM_STATE_H

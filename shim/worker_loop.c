@@ -13,7 +13,7 @@
 #include "control.h"
 #include "evidence.h"
 #include "family.h"
-#include "flight.h"
+#include "inflight.h"
 #include "log.h"
 #include "policy_split.h"
 #include "ring.h"
@@ -51,7 +51,7 @@ struct job {
     uint64_t used_ns;       /* when there was last something to do */
     uint64_t retry_ns;      /* nothing before this, 0 none */
     unsigned tries;         /* failed in a row */
-    uint32_t since;         /* the look (flight.h) whose calls must be over first; 0: they are */
+    uint32_t since;         /* the look (inflight.h) whose calls must be over first; 0: they are */
     uint64_t look_ns;       /* when to look again, and */
     uint64_t look_after_ns; /* how long to wait then */
 };
@@ -97,11 +97,11 @@ static void turn_on(int slot, struct rl_inode *inode, struct file_state *fs, uin
                  * see their mark */
     /* An idle entry may have been given to another inode while we looked. */
     if (nothing_may_be_on() || rl_load_32(&fs->never) != 0 || rl_load_32(&inode->gen) != gen ||
-        rl_load_32(&proc.doubts) != doubts || !flight_barrier()) {
+        rl_load_32(&proc.doubts) != doubts || !inflight_barrier()) {
         rl_table_close(&inode->table, rl_load_32(&inode->table.act));
         return;
     }
-    jobs[slot].since = flight_look();
+    jobs[slot].since = inflight_look();
     jobs[slot].look_after_ns = LOOK_FIRST_NS;
 }
 
@@ -110,8 +110,8 @@ static void arm(struct job *job, uint64_t now_ns)
 {
     if (job->since == 0 || now_ns < job->look_ns)
         return;
-    flight_look();
-    if (flight_over(job->dev, job->ino, job->since)) {
+    inflight_look();
+    if (inflight_over(job->dev, job->ino, job->since)) {
         job->since = 0;
         rl_store_32(&job->fs->armed, 1);
         return;

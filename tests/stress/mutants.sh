@@ -80,7 +80,7 @@ what=(
 tests_of() {
     if [ "$1" -eq 0 ]; then
         echo ranges_test range_table_test range_interleave_test range_torture gate_test \
-            gate_torture inode_table_test inode_interleave_test flight_interleave_test \
+            gate_torture inode_table_test inode_interleave_test single_flight_interleave_test \
             range_lock_test range_lock_interleave_test range_lock_torture
     elif [ "$1" -le 21 ]; then
         echo ranges_test range_table_test range_interleave_test range_torture
@@ -89,7 +89,7 @@ tests_of() {
     elif [ "$1" -le 35 ]; then
         echo inode_table_test inode_interleave_test
     elif [ "$1" -le 39 ]; then
-        echo flight_interleave_test
+        echo single_flight_interleave_test
     else
         echo range_lock_interleave_test range_lock_test range_lock_torture
     fi

@@ -9,7 +9,7 @@
 #include "../../lockmgr/ranges.c"
 #include "../../lockmgr/range_table.c"
 #define wake flight_wake /* gate.c has one */
-#include "../../lockmgr/flight.c"
+#include "../../lockmgr/single_flight.c"
 #undef wake
 #include "../../lockmgr/inode_table.c"
 

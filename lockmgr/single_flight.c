@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * flight: see flight.h. The word:
+ * single_flight: see single_flight.h. The word:
  *   bits  0-47  number of the last round that began
  *   bit  48     it runs
  *   bit  49     the next one has to be full
  *   bits 50-63  how many wait for the next one; it stays at the most it can hold
  * 48 bits are enough for a million rounds a second over eight years; no number comes twice.
  */
-#include "flight.h"
+#include "single_flight.h"
 #include "gate.h" /* rl_now_ns */
 
 #define ROUND_MASK  (((uint64_t)1 << 48) - 1)

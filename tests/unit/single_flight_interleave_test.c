@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What flight.h promises, under every interleaving of two callers with two thread changes and a
- * fixed sample of those with more: nobody is served by a round that began before they came, or that
- * was weaker than they asked for, or that did not end OK; at most one round runs. timeout: 120
+ * What single_flight.h promises, under every interleaving of two callers with two thread changes
+ * and a fixed sample of those with more: nobody is served by a round that began before they came,
+ * or that was weaker than they asked for, or that did not end OK; at most one round runs. timeout:
+ * 120
  */
 #include <string.h>
 
@@ -17,7 +18,7 @@ static uint64_t gap_ns;
 #define rl_futex_wait(word, seen, ns) ((void)(word), (void)(seen), (void)(ns), il_wait())
 #define rl_futex_wake(word, n)        ((void)(word), (void)(n))
 #define RL_GATE_H                     /* rl_now_ns is here */
-#include "../../lockmgr/flight.c"
+#include "../../lockmgr/single_flight.c"
 #undef rl_futex_wait
 #undef rl_futex_wake
 

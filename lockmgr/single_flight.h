@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * flight: one call for all who want the same done at the same time (single flight).
+ * single_flight: one call for all who want the same done at the same time (single flight).
  *
  * Made for calls like fsync, whose effect covers everything that happened before they began. Calls
  * are numbered rounds. Whoever comes while no round runs leads the next one at once; whoever comes
@@ -36,7 +36,7 @@
 #define RL_FLIGHT_TRIES         4 /* rounds that may be lost before a caller goes alone */
 
 struct rl_flight {
-    uint64_t word; /* see flight.c */
+    uint64_t word; /* see single_flight.c */
     uint64_t ok;   /* the last round that ended OK */
     uint64_t
         failed; /* the last one that FAILED: low half of its number, and what its leader said */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* flight: see flight.h. */
+/* inflight: see inflight.h. */
 #include <fcntl.h>
 #include <linux/membarrier.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "file.h"
-#include "flight.h"
+#include "inflight.h"
 
 #define LEGS         3 /* a copy's two files, and a call that a handler makes inside */
 #define CHUNK_SLOTS  1024u
@@ -25,7 +25,7 @@ struct slot {
 } __attribute__((aligned(64)));
 
 static struct leg unborn[LEGS] = {{.fd = UINT32_MAX}, {.fd = UINT32_MAX}, {.fd = UINT32_MAX}};
-__thread struct leg *flight_mine = unborn;
+__thread struct leg *inflight_mine = unborn;
 
 /* Slots are used from the first one on, so that a look need not go far. */
 static struct slot *chunks[CHUNKS];
@@ -72,7 +72,7 @@ static bool take(struct slot *slot, uint32_t tid)
         return false;
     for (int i = 0; i < LEGS; i++) /* its last call was never finished, and never will be */
         if (rl_load_32(&slot->leg[i].fd) != 0)
-            flight_land(&slot->leg[i]);
+            inflight_land(&slot->leg[i]);
     return true;
 }
 
@@ -99,17 +99,17 @@ static struct slot *slot_for(uint32_t tid)
     return NULL;
 }
 
-struct leg *flight_begin_slowly(int fd)
+struct leg *inflight_begin_slowly(int fd)
 {
-    struct leg *leg = flight_mine;
+    struct leg *leg = inflight_mine;
 
     if (leg == unborn) {
         struct slot *slot = slot_for((uint32_t)rl_raw(SYS_gettid));
 
         /* A handler may have come first meanwhile; its slot is as good, ours stays unused. */
-        if (slot != NULL && flight_mine == unborn)
-            flight_mine = slot->leg;
-        leg = flight_mine;
+        if (slot != NULL && inflight_mine == unborn)
+            inflight_mine = slot->leg;
+        leg = inflight_mine;
     }
     for (int i = 0; i < LEGS; i++)
         if (rl_load_32(&leg[i].fd) == 0) {
@@ -117,21 +117,21 @@ struct leg *flight_begin_slowly(int fd)
             rl_fence();
             return &leg[i];
         }
-    return flight_begin_anywhere();
+    return inflight_begin_anywhere();
 }
 
-struct leg *flight_begin_anywhere(void)
+struct leg *inflight_begin_anywhere(void)
 {
     rl_add_32(&uncounted, 1);
     return NULL;
 }
 
-void flight_end_uncounted(void)
+void inflight_end_uncounted(void)
 {
     rl_add_32(&uncounted, (uint32_t)-1);
 }
 
-bool flight_barrier(void)
+bool inflight_barrier(void)
 {
     /* Registered each time: a call that is nothing after the first, and a forked child starts
      * without. The global command is slow (it waits for every processor), and needs nothing. */
@@ -141,7 +141,7 @@ bool flight_barrier(void)
     return rl_raw(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) == 0;
 }
 
-uint32_t flight_look(void)
+uint32_t inflight_look(void)
 {
     uint32_t look = ++looks != 0 ? looks : ++looks;
     uint32_t n = rl_load_32(&used);
@@ -185,7 +185,7 @@ static bool may_be(uint32_t fd, uint64_t dev, uint64_t ino)
            (st.st_dev == dev && st.st_ino == ino);
 }
 
-bool flight_over(uint64_t dev, uint64_t ino, uint32_t since)
+bool inflight_over(uint64_t dev, uint64_t ino, uint32_t since)
 {
     uint32_t n = rl_load_32(&used);
 
@@ -205,16 +205,16 @@ bool flight_over(uint64_t dev, uint64_t ino, uint32_t since)
     return true;
 }
 
-void flight_beside(const struct rl_inode *inode, struct flight_view *view)
+void inflight_beside(const struct rl_inode *inode, struct inflight_view *view)
 {
     uint32_t n = rl_load_32(&used);
 
     view->n = 0;
-    for (uint32_t i = 0; i < n && view->n < FLIGHT_VIEW; i++) {
+    for (uint32_t i = 0; i < n && view->n < INFLIGHT_VIEW; i++) {
         struct slot *slot = slot_at(i, false);
         uint32_t fd;
 
-        if (slot == NULL || slot->leg == flight_mine || (fd = rl_load_32(&slot->leg[0].fd)) == 0)
+        if (slot == NULL || slot->leg == inflight_mine || (fd = rl_load_32(&slot->leg[0].fd)) == 0)
             continue;
         view->calls[view->n] = rl_load_32(&slot->leg[0].calls);
         if (file_inode((int)(fd - 1), false) == inode)
@@ -222,7 +222,7 @@ void flight_beside(const struct rl_inode *inode, struct flight_view *view)
     }
 }
 
-bool flight_moved(const struct flight_view *view)
+bool inflight_moved(const struct inflight_view *view)
 {
     for (unsigned i = 0; i < view->n; i++)
         if (rl_load_32(&view->leg[i]->fd) != 0 &&
@@ -231,7 +231,7 @@ bool flight_moved(const struct flight_view *view)
     return true;
 }
 
-void flight_wait(int fd)
+void inflight_wait(int fd)
 {
     uint32_t n = rl_load_32(&used);
     uint64_t until_ns = rl_now_ns() + WAIT_MOST_NS;
@@ -239,7 +239,7 @@ void flight_wait(int fd)
     for (uint32_t i = 0; i < n; i++) {
         struct slot *slot = slot_at(i, false);
 
-        for (int l = 0; slot != NULL && slot->leg != flight_mine && l < LEGS; l++) {
+        for (int l = 0; slot != NULL && slot->leg != inflight_mine && l < LEGS; l++) {
             struct leg *leg = &slot->leg[l];
             uint32_t calls = rl_load_32(&leg->calls);
 
@@ -250,9 +250,9 @@ void flight_wait(int fd)
     }
 }
 
-void flight_forked(void)
+void inflight_forked(void)
 {
-    struct leg *mine = flight_mine;
+    struct leg *mine = inflight_mine;
 
     uncounted = 0;
     for (uint32_t i = 0; i < used; i++) {

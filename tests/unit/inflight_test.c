@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What flight.h promises. Real threads, stopped by futexes at the places that matter. timeout: 60
+/* What inflight.h promises. Real threads, stopped by futexes at the places that matter. timeout: 60
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "../../shim/flight.h"
+#include "../../shim/inflight.h"
 
 /* One after the other: more than slots that are looked through for a thread that is gone. */
 #ifdef RL_TSAN
@@ -39,7 +39,7 @@ static void wait_for(uint32_t *word)
 
 static void fly(struct flyer *f, int depth)
 {
-    FLIGHT(leg, f->fd);
+    INFLIGHT(leg, f->fd);
     if (depth > 1) {
         fly(f, depth - 1);
         return;
@@ -69,13 +69,13 @@ static void land(struct flyer *f)
 
 static bool over(uint32_t since)
 {
-    flight_look();
-    return flight_over(id.st_dev, id.st_ino, since);
+    inflight_look();
+    return inflight_over(id.st_dev, id.st_ino, since);
 }
 
 static int open_files(void **state)
 {
-    char a[] = "/tmp/flight_test.XXXXXX", b[] = "/tmp/flight_test.XXXXXX";
+    char a[] = "/tmp/inflight_test.XXXXXX", b[] = "/tmp/inflight_test.XXXXXX";
 
     (void)state;
     file = mkstemp(a);
@@ -91,10 +91,10 @@ static void a_call_under_way_is_waited_for(void **state)
     uint32_t since;
 
     (void)state;
-    assert_true(flight_barrier());
-    assert_true(over(flight_look()));
+    assert_true(inflight_barrier());
+    assert_true(over(inflight_look()));
     take_off(&f, file, 1);
-    since = flight_look();
+    since = inflight_look();
     assert_false(over(since));
     assert_false(over(since));
     land(&f);
@@ -109,7 +109,7 @@ static void a_duplicate_is_the_same_file(void **state)
 
     (void)state;
     take_off(&f, copy, 1);
-    since = flight_look();
+    since = inflight_look();
     assert_false(over(since));
     land(&f);
     assert_true(over(since));
@@ -122,7 +122,7 @@ static void a_call_on_another_file_is_not(void **state)
 
     (void)state;
     take_off(&f, other, 1);
-    assert_true(over(flight_look()));
+    assert_true(over(inflight_look()));
     land(&f);
 }
 
@@ -132,7 +132,7 @@ static void a_call_on_a_closed_number_is(void **state)
 
     (void)state;
     take_off(&f, 1000, 1);
-    assert_false(over(flight_look()));
+    assert_false(over(inflight_look()));
     land(&f);
 }
 
@@ -143,13 +143,13 @@ static void a_call_that_began_later_is_not(void **state)
 
     (void)state;
     {
-        FLIGHT(leg, file);
-        since = flight_look();
+        INFLIGHT(leg, file);
+        since = inflight_look();
         assert_false(over(since));
     }
-    FLIGHT(leg, file);
+    INFLIGHT(leg, file);
     assert_true(over(since));
-    assert_false(over(flight_look()));
+    assert_false(over(inflight_look()));
 }
 
 /* The number of calls moved before the look, and again by nothing: still the call it saw. */
@@ -159,10 +159,10 @@ static void what_moved_before_the_look_does_not_count(void **state)
 
     (void)state;
     {
-        FLIGHT(leg, file);
+        INFLIGHT(leg, file);
     }
-    FLIGHT(leg, file);
-    since = flight_look();
+    INFLIGHT(leg, file);
+    since = inflight_look();
     assert_false(over(since));
     assert_false(over(since));
 }
@@ -175,7 +175,7 @@ static void a_call_inside_another_hides_neither(void **state)
 
         (void)state;
         take_off(&f, file, depth);
-        since = flight_look();
+        since = inflight_look();
         assert_false(over(since));
         land(&f);
         assert_true(over(since));
@@ -184,19 +184,19 @@ static void a_call_inside_another_hides_neither(void **state)
 
 static void a_call_anywhere_holds_every_file(void **state)
 {
-    struct leg *leg = flight_begin_anywhere();
-    uint32_t since = flight_look();
+    struct leg *leg = inflight_begin_anywhere();
+    uint32_t since = inflight_look();
 
     (void)state;
     assert_false(over(since));
-    flight_end(&leg);
+    inflight_end(&leg);
     assert_true(over(since));
 }
 
 static void *cancelled_main(void *arg)
 {
     struct flyer *f = arg;
-    FLIGHT(leg, f->fd);
+    INFLIGHT(leg, f->fd);
 
     rl_store_32(&f->in, 1);
     for (;;)
@@ -216,13 +216,13 @@ static void a_cancelled_call_is_over(void **state)
     wait_for(&f.in);
     pthread_cancel(f.thread);
     pthread_join(f.thread, NULL);
-    assert_true(over(flight_look()));
+    assert_true(over(inflight_look()));
 }
 
 static void *vanishing_main(void *arg)
 {
     struct flyer *f = arg;
-    struct leg *leg = flight_begin(f->fd);
+    struct leg *leg = inflight_begin(f->fd);
 
     (void)leg; /* never ended, as after a jump out of a handler */
     rl_store_32(&f->in, 1);
@@ -238,7 +238,7 @@ static void a_thread_that_is_gone_holds_nothing(void **state)
     (void)state;
     assert_int_equal(pthread_create(&f.thread, NULL, vanishing_main, &f), 0);
     wait_for(&f.in);
-    since = flight_look();
+    since = inflight_look();
     assert_false(over(since));
     land(&f);
     /* The kernel takes a moment to let the thread go after the join. */
@@ -258,18 +258,18 @@ static void threads_without_number_are_all_seen(void **state)
 
         take_off(&f, file, 1);
         if (i % (THREADS / 6) == 0)
-            assert_false(over(flight_look()));
+            assert_false(over(inflight_look()));
         land(&f);
     }
     for (int i = 0; i < 200; i++)
         take_off(&many[i], file, 1);
     for (int i = 0; i < 200; i++) {
-        uint32_t since = flight_look();
+        uint32_t since = inflight_look();
 
         assert_false(over(since));
         land(&many[i]);
     }
-    assert_true(over(flight_look()));
+    assert_true(over(inflight_look()));
 }
 
 static void a_forked_child_starts_without_the_others(void **state)
@@ -284,11 +284,11 @@ static void a_forked_child_starts_without_the_others(void **state)
     if (child == 0) {
         bool ok;
 
-        flight_forked();
-        ok = over(flight_look());
+        inflight_forked();
+        ok = over(inflight_look());
         {
-            FLIGHT(leg, file);
-            ok = ok && !over(flight_look());
+            INFLIGHT(leg, file);
+            ok = ok && !over(inflight_look());
         }
         _exit(ok ? 0 : 1);
     }

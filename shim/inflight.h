@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * flight: which descriptors the process's threads are inside a data call on, at this moment.
+ * inflight: which descriptors the process's threads are inside a data call on, at this moment.
  *
  * A read or write that finds the state word idle goes to the kernel as it is, knowing of no queue.
  * When the worker turns a file on, such calls may be under way, and nothing may be queued for the
@@ -17,8 +17,8 @@
  *
  * Slots are never freed while the process lives; a thread that is gone leaves one to the next.
  */
-#ifndef SHIM_FLIGHT_H
-#define SHIM_FLIGHT_H
+#ifndef SHIM_INFLIGHT_H
+#define SHIM_INFLIGHT_H
 
 #include "state.h"
 
@@ -28,33 +28,33 @@ struct leg {
 };
 
 /* This thread's slot; before its first call, one that is always taken: a test less. */
-extern __thread struct leg *flight_mine __attribute__((visibility("hidden")));
+extern __thread struct leg *inflight_mine __attribute__((visibility("hidden")));
 
 /* The first call of a thread, or a handler's call inside another. Never fails; NULL means that it
  * is counted with all those that have no slot, which keeps every file from being turned on. */
-struct leg *flight_begin_slowly(int fd);
+struct leg *inflight_begin_slowly(int fd);
 
-/* A call on files nobody knows: returns NULL, and no file is turned on until flight_end. */
-struct leg *flight_begin_anywhere(void);
-void flight_end_uncounted(void);
+/* A call on files nobody knows: returns NULL, and no file is turned on until inflight_end. */
+struct leg *inflight_begin_anywhere(void);
+void inflight_end_uncounted(void);
 
 /* Before the look at the state word. */
-static inline struct leg *flight_begin(int fd)
+static inline struct leg *inflight_begin(int fd)
 {
-    struct leg *leg = flight_mine;
+    struct leg *leg = inflight_mine;
 
     if (unlikely(leg->fd != 0))
-        return flight_begin_slowly(fd);
+        return inflight_begin_slowly(fd);
     rl_store_32(&leg->fd, (uint32_t)fd + 1);
-    __asm__ volatile("" ::: "memory"); /* the word is looked at after this: flight_barrier */
+    __asm__ volatile("" ::: "memory"); /* the word is looked at after this: inflight_barrier */
     return leg;
 }
 
 /* The call is over, or known otherwise from now on (announce.h). */
-static inline void flight_land(struct leg *leg)
+static inline void inflight_land(struct leg *leg)
 {
     if (unlikely(leg == NULL)) {
-        flight_end_uncounted();
+        inflight_end_uncounted();
         return;
     }
 #ifdef RL_TSAN
@@ -65,51 +65,51 @@ static inline void flight_land(struct leg *leg)
     rl_store_32(&leg->fd, 0);
 }
 
-static inline void flight_end(struct leg *const *leg)
+static inline void inflight_end(struct leg *const *leg)
 {
-    flight_land(*leg);
+    inflight_land(*leg);
 }
 
 /* Until the end of the block, also when the thread is cancelled in it. */
-#define FLIGHT(name, fd)                                                                           \
-    struct leg *const name __attribute__((cleanup(flight_end), unused)) = flight_begin(fd)
+#define INFLIGHT(name, fd)                                                                         \
+    struct leg *const name __attribute__((cleanup(inflight_end), unused)) = inflight_begin(fd)
 
 /* --- for the worker --- */
 
 /* Makes all running threads pass a full barrier. False: this kernel cannot, so nothing may be
- * turned on. Pairs with the compiler barrier in flight_begin. */
-bool flight_barrier(void);
+ * turned on. Pairs with the compiler barrier in inflight_begin. */
+bool inflight_barrier(void);
 
 /* Looks at all slots once. Returns the number of this look, counted from 1. */
-uint32_t flight_look(void);
+uint32_t inflight_look(void);
 
 /* Are all calls over that were under way in look number `since`, and could have been on the inode
  * (dev, ino)? About as of the last look. */
-bool flight_over(uint64_t dev, uint64_t ino, uint32_t since);
+bool inflight_over(uint64_t dev, uint64_t ino, uint32_t since);
 
 /* --- for whoever holds up others --- */
 
-#define FLIGHT_VIEW 16
+#define INFLIGHT_VIEW 16
 
 /* Calls of other threads on one inode, as of one look. */
-struct flight_view {
-    const struct leg *leg[FLIGHT_VIEW];
-    uint32_t calls[FLIGHT_VIEW];
+struct inflight_view {
+    const struct leg *leg[INFLIGHT_VIEW];
+    uint32_t calls[INFLIGHT_VIEW];
     unsigned n;
 };
 
 /* Looks. May take an fstat for a descriptor that nobody asked about yet. A call that just began may
  * be missed: this is for manners, not for exactness. */
-void flight_beside(const struct rl_inode *inode, struct flight_view *view);
+void inflight_beside(const struct rl_inode *inode, struct inflight_view *view);
 
 /* Are all of them over? */
-bool flight_moved(const struct flight_view *view);
+bool inflight_moved(const struct inflight_view *view);
 
 /* Waits until no other thread is inside a call on the descriptor fd that it began before. Calls on
  * regular files end; one that does not for seconds is waited for no longer. */
-void flight_wait(int fd);
+void inflight_wait(int fd);
 
 /* In a forked child: the other threads do not exist here. */
-void flight_forked(void);
+void inflight_forked(void);
 
 #endif
