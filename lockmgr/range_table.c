@@ -2,6 +2,8 @@
 /* range_table: putting, looking, wanting. The consumer's half is drain.c. See range_table.h. */
 #include "range_table_impl.h"
 
+_Static_assert(RL_POOL_SPARE == 4 * RL_TAILS, "room for the tails");
+
 /* The smallest block-aligned cover, packed; 0 if it does not fit. */
 uint64_t rl_pack(uint64_t start, uint64_t end, uint32_t number)
 {

@@ -61,7 +61,7 @@
 #define RL_TAILS       4
 /* What the pool's capacity must have beyond its limit: what the consumer needs to take over all
  * tails, with room to try again when they grow under it. */
-#define RL_POOL_SPARE (4 * RL_TAILS)
+#define RL_POOL_SPARE 16u                   /* 4 * RL_TAILS */
 #define RL_FOREVER    ((uint64_t)INT64_MAX) /* as the end of a range: to the end of any file */
 
 enum { /* low bits of act */
