@@ -41,8 +41,10 @@ SAN_tsan  := -fsanitize=thread $(if $(findstring clang,$(shell $(CC) --version 2
 SAN       := $(SAN_$(VARIANT))
 
 LOCKMGR  := ranges range_table drain single_flight gate inode_table range_lock range_room queue
-# init first: it begins .bss with what start-up writes to.
-SHIM_CORE  := init $(filter-out call_% init ring,$(basename $(notdir $(wildcard shim/*.c))))
+# init first: it begins .bss with what start-up writes to. Then what every start and end runs, side by
+# side, since a page fault costs more than anything on these pages does.
+SHIM_EARLY := init real config config_load config_match config_value text stats settle family
+SHIM_CORE  := $(SHIM_EARLY) $(filter-out call_% ring $(SHIM_EARLY),$(basename $(notdir $(wildcard shim/*.c))))
 SHIM_CALLS := $(basename $(notdir $(wildcard shim/call_*.c)))
 CMD_SRC  := $(wildcard shim/cmd/*.c)
 CMD_CORE := config config_load config_match config_notice config_value report_json report_text \

@@ -62,13 +62,15 @@ static struct library library_of(const struct link_map *map)
     return lib;
 }
 
-static uint32_t gnu_hash(const char *name)
+/* Returns the end of the name. */
+static const char *gnu_hash(const char *name, uint32_t *hash)
 {
     uint32_t h = 5381;
 
     for (; *name != '\0'; name++)
         h = h * 33 + (unsigned char)*name;
-    return h;
+    *hash = h;
+    return name;
 }
 
 /* Not strcmp, which is one page of libc more that few programs need as they start. */
@@ -128,13 +130,13 @@ void real_init(void)
             libs[count++] = lib;
     }
     for (void **place = (void **)&real; *name != '\0'; place++) {
-        uint32_t h = gnu_hash(name);
+        uint32_t h;
+        const char *end = gnu_hash(name, &h);
 
         for (size_t l = 0; *place == NULL && l < count; l++)
             *place = library_find(&libs[l], name, h);
         if (*place == NULL && (ask_dlsym || count == 0))
             *place = dlsym(RTLD_NEXT, name);
-        while (*name++ != '\0')
-            ;
+        name = end + 1;
     }
 }

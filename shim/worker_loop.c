@@ -20,7 +20,7 @@
 #include "worker_impl.h"
 
 #define GATE_LIMIT_NS   1000000000u /* longest wait for pieces: a limit may stop one for 0.1 s */
-#define URGENT_GATE_NS  5000000u  /* this long: its caller may be a handler inside such a piece */
+#define URGENT_GATE_NS  5000000u    /* this long: its caller may be a handler inside such a piece */
 #define GATE_POLL_NS    1000000u
 #define RETRY_NS        100000000u /* after a punch that could not be applied */
 #define URGENT_RETRY_NS 10000000u  /* the same while somebody waits for it */

@@ -148,7 +148,9 @@ unharmed "a report into a device" 1 "no report in /dev/full" \
 # --- limits and sandboxes ------------------------------------------------------------------------
 
 unharmed "16 descriptors" 0 "" bash -c 'ulimit -n 16 && exec "$0" data 100' "$program"
-unharmed "4 descriptors" 0 "" bash -c 'ulimit -n 4 && exec "$0" data 100' "$program"
+# What started the tests may have left descriptors open, and this counts on having one free.
+unharmed "4 descriptors" 0 "" bash -c 'for f in /proc/self/fd/*; do
+    f=${f##*/}; [ "$f" -le 2 ] || eval "exec $f>&-"; done; ulimit -n 4 && exec "$0" data 100' "$program"
 for call in io_uring_setup pidfd_getfd clone3; do
     for error in 1 38; do
         "$without" "$call" "$error" true 2>/dev/null
