@@ -182,7 +182,8 @@ SCRIPTS = $(sort $(filter-out %/lab.sh %/settles_removed.sh,$(wildcard tests/lab
           tests/bench/selftest.sh tests/bench/instructions.sh
 
 check: all programs $(UNIT)
-	$(Q)$(RUN) $(sort $(UNIT)) $(SCRIPTS) tests/stress/torture.sh tests/model/run.sh
+	$(Q)$(RUN) $(sort $(UNIT)) $(SCRIPTS) tests/stress/torture.sh tests/model/self_test.sh \
+	  tests/model/run.sh
 
 SECONDS ?= 600
 stress: all programs
