@@ -109,9 +109,6 @@ static inline int call_opened_with(int fd, int flags)
     if (fd >= 0 && unlikely((flags & O_TMPFILE) == O_TMPFILE)) {
         file_mark(fd, FILE_NAMELESS);
         evict_nameless();
-    } else if (fd >= 0 && (flags & (O_CREAT | O_ACCMODE)) == (O_CREAT | O_RDWR) &&
-               (flags & (O_SYNC | O_DSYNC)) == 0) {
-        file_mark(fd, FILE_WRITES); /* likely to be truncated: saves that a look */
     }
     return fd;
 }
@@ -134,6 +131,9 @@ static inline int call_duplicated(int from, int to)
     }
     return to;
 }
+
+/* call_copy.c: an ioctl by number may ask for space. */
+void call_ioctl_space(unsigned long request);
 
 /* `call` returns -1 where the file system is full: made once more, when files that were deleted
  * before have been freed. */
@@ -170,12 +170,14 @@ static inline int call_received(int fd)
     if (unlikely(cuts) && state_works())                                                           \
     execute_hold_path(dirfd, path, &hold_)
 
-/* A call that makes a child: announced before, and over at the end of the block, also when the
- * thread is cancelled (system and popen are cancellation points). */
+/* A call that starts another program in a child: announced before, and over at the end of the
+ * block, also when the thread is cancelled (system and popen are cancellation points). */
 static inline bool call_forks(void)
 {
     call_enter();
     fork_announce();
+    if (evict_held())
+        evict_drain(WHY_fork);
     return true;
 }
 static inline void call_forks_over(const bool *announced)

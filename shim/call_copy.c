@@ -54,6 +54,7 @@ ssize_t splice(int in, off_t *in_off, int out, off_t *out_off, size_t n_bytes, u
 #define EXT4_MIGRATE       KEY('f', 9)
 #define EXT4_ALLOC_DA_BLKS KEY('f', 12)
 #define EXT4_MOVE_EXT      KEY('f', 15)
+#define EXT4_RESIZE        KEY('f', 16)
 #define EXT4_SWAP_BOOT     KEY('f', 17)
 #define FS_ENABLE_VERITY   KEY('f', 133)
 #define XFS_ALLOCSP        KEY('X', 10)
@@ -68,16 +69,21 @@ ssize_t splice(int in, off_t *in_off, int out, off_t *out_off, size_t n_bytes, u
 #define XFS_GETBMAPA       KEY('X', 44)
 #define XFS_GETBMAPX       KEY('X', 56)
 #define XFS_ZERO_RANGE     KEY('X', 57)
+#define FS_GETFSMAP        KEY('X', 59)
 #define XFS_SWAPEXT        KEY('X', 109)
+#define XFS_FSCOUNTS       KEY('X', 113)
 #define XFS_EXCHANGE_RANGE KEY('X', 129)
 #define XFS_COMMIT_RANGE   KEY('X', 131)
-#define BTRFS_LETTER       0x94 /* clones and dedupe (any file system), snapshots, defragmentation… */
+#define BTRFS_LETTER       0x94 /* clones and dedupe (any file system), snapshots, balance… */
+#define BTRFS_DEFRAG       KEY(BTRFS_LETTER, 2)
+#define BTRFS_DEFRAG_RANGE KEY(BTRFS_LETTER, 16)
 
 enum touch {
     TOUCH_NOT,  /* no business of ours */
     TOUCH_END,  /* may make the kernel refuse the next punch of this file */
     TOUCH_FILE, /* shows or changes extents of this file */
-    TOUCH_ALL   /* names more files, or the file system as a whole */
+    TOUCH_ALL,  /* names more files */
+    TOUCH_SPACE /* the file system as a whole: what was deleted is to be free, too */
 };
 
 static enum touch touch_of(unsigned long request)
@@ -105,8 +111,17 @@ static enum touch touch_of(unsigned long request)
     case XFS_UNRESVSP64:
     case XFS_ZERO_RANGE:
         return TOUCH_FILE;
-    case KEY_OF(FIFREEZE):
+    case KEY_OF(FIFREEZE): /* nothing could be freed before the thaw */
     case KEY_OF(FITRIM):
+    case FS_GETFSMAP:
+    case XFS_FSCOUNTS:
+    case EXT4_RESIZE:
+        return TOUCH_SPACE;
+    case KEY_OF(FICLONE):
+    case KEY_OF(FICLONERANGE):
+    case KEY_OF(FIDEDUPERANGE):
+    case BTRFS_DEFRAG:
+    case BTRFS_DEFRAG_RANGE:
     case EXT4_MOVE_EXT:
     case EXT4_SWAP_BOOT:
     case XFS_SWAPEXT:
@@ -114,8 +129,14 @@ static enum touch touch_of(unsigned long request)
     case XFS_COMMIT_RANGE:
         return TOUCH_ALL;
     default:
-        return _IOC_TYPE(request) == BTRFS_LETTER ? TOUCH_ALL : TOUCH_NOT;
+        return _IOC_TYPE(request) == BTRFS_LETTER ? TOUCH_SPACE : TOUCH_NOT;
     }
+}
+
+void call_ioctl_space(unsigned long request)
+{
+    if (touch_of(request) == TOUCH_SPACE)
+        evict_drain(WHY_ioctl);
 }
 
 static void touch_settle(int fd, enum touch touch)
@@ -124,7 +145,7 @@ static void touch_settle(int fd, enum touch touch)
         call_end_fd(fd, WHY_ioctl);
     else if (touch == TOUCH_FILE)
         settle_fd(fd, WHY_ioctl);
-    else if (touch == TOUCH_ALL)
+    else if (touch >= TOUCH_ALL)
         settle_all(WHY_ioctl);
 }
 
@@ -136,8 +157,10 @@ static void touch_begins(int fd, enum touch touch, struct announcement *mine)
         call_end_fd(fd, WHY_ioctl);
     else if (touch == TOUCH_FILE)
         execute_beside_begins(fd, WHY_ioctl, mine);
-    else if (touch == TOUCH_ALL)
+    else if (touch >= TOUCH_ALL)
         settle_end_all(WHY_ioctl);
+    if (touch == TOUCH_SPACE)
+        evict_drain(WHY_ioctl);
 }
 
 /* A loop device writes to its file from a kernel thread. Not only when busy: the mark has to be
@@ -179,7 +202,7 @@ int ioctl(int fd, unsigned long request, ...)
 
     /* Which other files these name is not looked at: none is turned on meanwhile. */
     struct leg *const leg __attribute__((cleanup(inflight_end), unused)) =
-        touch == TOUCH_ALL ? inflight_begin_anywhere() : inflight_begin(fd);
+        touch >= TOUCH_ALL ? inflight_begin_anywhere() : inflight_begin(fd);
     struct announcement mine __attribute__((cleanup(execute_beside_ends))) = {.fs = NULL};
 
     WHEN_BUSY(touch_begins(fd, touch, &mine));

@@ -5,7 +5,8 @@
  * An exec kills the worker with all other threads: everything is applied before, and nothing can be
  * turned on between that and the kernel's doing it. It may fail, and then life goes on. In a child
  * of vfork, which runs in its parent's memory under another pid, neither concerns the parent, whose
- * queue and worker these are: nothing is done.
+ * queue and worker these are: nothing is done. But what was deleted before is free when a program
+ * begins, whoever's child it is (evict.h).
  */
 #include <alloca.h>
 
@@ -22,6 +23,9 @@ static bool ours(void)
 
 static bool exec_begins(void)
 {
+    call_enter();
+    if (rl_load_32(&proc.sandboxed) == 0)
+        evict_before_exec();
     if (!ours())
         return false;
     rl_add_32(&proc.forking, 1);

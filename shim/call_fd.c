@@ -16,7 +16,7 @@
 /* There are files without a name: this may be the last descriptor of one. */
 static __attribute__((noinline)) int close_nameless(int fd, int (*close_)(int))
 {
-    struct evict_hold hold;
+    EVICT_HOLD(hold);
     int r;
 
     evict_begin_close(fd, &hold);

@@ -14,38 +14,55 @@
 NAMES(shm_unlink, (const char *name), (name))
 
 /* A directory's space is asked for next, by who removes it: what was in it is freed first. */
+static void directory_goes(void)
+{
+    if (evict_held())
+        settle_all(WHY_statfs);
+}
+
 int rmdir(const char *path)
 {
     call_seen(STAT_calls_name);
-    if (evict_held())
-        settle_all(WHY_statfs);
+    directory_goes();
     return real.rmdir(path);
 }
 
-/* (dirfd, path) loses its file, if `when` holds. */
-#define TAKES(name, params, args, when, dirfd, path)                                               \
+/* A file may lose its last name: `begin` looks which. */
+#define TAKES(name, params, args, begin)                                                           \
     int name params                                                                                \
     {                                                                                              \
-        struct evict_hold hold = {.slot = EVICT_NOTHING};                                          \
+        EVICT_HOLD(hold);                                                                          \
         int r;                                                                                     \
                                                                                                    \
         call_seen(STAT_calls_name);                                                                \
-        if (when)                                                                                  \
-            evict_begin(dirfd, path, &hold);                                                       \
+        begin;                                                                                     \
         r = CALL_WITH_SPACE(real.name args);                                                       \
         if (hold.slot != EVICT_NOTHING)                                                            \
             evict_end(&hold, r == 0);                                                              \
         return r;                                                                                  \
     }
-TAKES(unlink, (const char *path), (path), true, AT_FDCWD, path)
-TAKES(unlinkat, (int dirfd, const char *path, int flags), (dirfd, path, flags), flags == 0, dirfd,
-      path)
-TAKES(remove, (const char *path), (path), true, AT_FDCWD, path)
-TAKES(rename, (const char *from, const char *to), (from, to), true, AT_FDCWD, to)
+TAKES(unlink, (const char *path), (path), evict_begin(AT_FDCWD, path, &hold))
+TAKES(unlinkat, (int dirfd, const char *path, int flags), (dirfd, path, flags),
+      if (flags == 0) evict_begin(dirfd, path, &hold);
+      else directory_goes())
+TAKES(rename, (const char *from, const char *to), (from, to),
+      evict_begin_rename(AT_FDCWD, from, AT_FDCWD, to, &hold))
 TAKES(renameat, (int fromfd, const char *from, int tofd, const char *to), (fromfd, from, tofd, to),
-      true, tofd, to)
+      evict_begin_rename(fromfd, from, tofd, to, &hold))
 TAKES(renameat2, (int fromfd, const char *from, int tofd, const char *to, unsigned flags),
-      (fromfd, from, tofd, to, flags), flags == 0, tofd, to)
+      (fromfd, from, tofd, to, flags),
+      if (flags == 0) evict_begin_rename(fromfd, from, tofd, to, &hold))
+
+static bool is_directory(const char *path)
+{
+    struct stat st;
+
+    return rl_raw(SYS_newfstatat, AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+           S_ISDIR(st.st_mode);
+}
+
+TAKES(remove, (const char *path), (path), if (evict_held() && is_directory(path)) directory_goes();
+      else evict_begin(AT_FDCWD, path, &hold))
 
 /* A file without a name may get one here (O_TMPFILE), and with it strangers: that it had none was
  * the evidence. Turned on while the link was being made: ended afterwards. */

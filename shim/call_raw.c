@@ -34,6 +34,15 @@
 #ifndef SYS_landlock_restrict_self
 #define SYS_landlock_restrict_self 446
 #endif
+#ifndef SYS_fsconfig
+#define SYS_fsconfig 431
+#endif
+#ifndef SYS_mount_setattr
+#define SYS_mount_setattr 442
+#endif
+#ifndef SYS_quotactl_fd
+#define SYS_quotactl_fd 443
+#endif
 #ifndef SYS_openat2
 #define SYS_openat2 437
 #endif
@@ -83,6 +92,7 @@ static long raw_exec(long number, long a, long b, long c, long d, long e, long f
 {
     long r;
 
+    evict_before_exec();
     if ((uint32_t)rl_raw(SYS_getpid) != proc.pid)
         return real.syscall(ALL);
     rl_add_32(&proc.forking, 1);
@@ -138,7 +148,6 @@ static raw_fn *target_of(const long *arg)
 #endif
     case SYS_openat:
     case SYS_open_by_handle_at:
-    case SYS_unlinkat:
     case SYS_renameat2:
     case SYS_linkat:
     case SYS_read:
@@ -158,7 +167,6 @@ static raw_fn *target_of(const long *arg)
     case SYS_truncate:
     case SYS_ftruncate:
     case SYS_lseek:
-    case SYS_ioctl:
     case SYS_fcntl:
     case SYS_flock:
     case SYS_sendmsg:
@@ -180,6 +188,15 @@ static raw_fn *target_of(const long *arg)
         settle_foreign(WHY_raw);
         break;
 #endif
+    case SYS_ioctl:
+        settle_foreign(WHY_raw);
+        call_ioctl_space((unsigned long)arg[2]);
+        break;
+    case SYS_unlinkat:
+        settle_foreign(WHY_raw);
+        if ((arg[3] & AT_REMOVEDIR) != 0)
+            evict_drain(WHY_raw);
+        break;
     case SYS_mmap:
         if ((arg[4] & MAP_ANONYMOUS) == 0)
             settle_foreign(WHY_raw);
@@ -241,11 +258,20 @@ static raw_fn *target_of(const long *arg)
     case SYS_syncfs:
     case SYS_sync:
     case SYS_msync:
+        settle_all(WHY_raw);
+        break;
+#ifdef SYS_rmdir
+    case SYS_rmdir:
+#endif
     case SYS_statfs:
     case SYS_fstatfs:
     case SYS_quotactl:
+    case SYS_quotactl_fd:
     case SYS_mount:
+    case SYS_mount_setattr:
+    case SYS_fsconfig:
     case SYS_umount2:
+        evict_drain(WHY_raw);
         settle_all(WHY_raw);
         break;
 

@@ -110,7 +110,7 @@ FDOPENS(_IO_fdopen)
 #define FCLOSES(name)                                                                              \
     int name(FILE *stream)                                                                         \
     {                                                                                              \
-        struct evict_hold hold = {.slot = EVICT_NOTHING};                                          \
+        EVICT_HOLD(hold);                                                                          \
         int fd = stream_fd(stream);                                                                \
         int r;                                                                                     \
                                                                                                    \

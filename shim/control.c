@@ -14,6 +14,7 @@
 
 #include "../include/rlshim/control.h"
 #include "control.h"
+#include "evict.h"
 #include "settle.h"
 
 uint32_t rl_control;
@@ -48,6 +49,7 @@ static void off(void)
     begin();
     rl_store_32(&rl_control, 1);
     settle_end_all(WHY_control);
+    evict_drain(WHY_control);
     control_quiet();
 }
 

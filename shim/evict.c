@@ -3,10 +3,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include "call.h"
 #include "evict_impl.h"
+#include "execute_impl.h"
 #include "policy_evict.h"
 
 #define LOOK_MASK (STATX_TYPE | STATX_NLINK | STATX_INO | STATX_SIZE | STATX_BLOCKS)
@@ -14,6 +16,7 @@
 #define PATIENCE_NS                                                                                \
     50000000u               /* for an answer: many times what it takes, little beside the freeing */
 #define DRAIN_NS 100000000u /* then look again */
+#define STUCK_NS UINT64_C(30000000000)
 
 /* Looks at closing descriptors are rationed: one per LOOK_NS, and LOOK_BURST saved up. */
 #define LOOK_NS    60000u
@@ -96,7 +99,8 @@ static void queue(int fd, uint64_t dev, uint64_t bytes, bool gone)
         h->since_ns = rl_now_ns();
         h->number = rl_add_32(&evict.queued, 1);
         rl_store_32(&h->state, HELD_READY);
-        rl_futex_wake(&evict.queued, 1);
+        rl_add_32(&evict.posted, 1);
+        rl_futex_wake(&evict.posted, 1);
         return;
     }
 }
@@ -109,6 +113,26 @@ static void wake_opener(void)
     rl_futex_wake(&evict.asked, 1);
 }
 
+static bool have_progress(void)
+{
+    struct evict_progress *none = NULL;
+    struct evict_progress *made;
+    long p;
+
+    if (__atomic_load_n(&evict.progress, __ATOMIC_ACQUIRE) != NULL)
+        return true;
+    p = rl_raw(SYS_mmap, 0, sizeof *made, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+               0L);
+    if (p < 0 && p > -4096)
+        return false;
+    made = (struct evict_progress *)p;
+    made->pid = proc.pid;
+    if (!__atomic_compare_exchange_n(&evict.progress, &none, made, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE))
+        rl_raw(SYS_munmap, p, sizeof *made);
+    return true;
+}
+
 static bool running(void)
 {
     uint32_t seen = EVICT_NONE;
@@ -116,7 +140,7 @@ static bool running(void)
     bool ok;
 
     if (rl_load_32(&evict.leave) != 0 || rl_load_32(&proc.forking) != 0 ||
-        (proc.quiet_ns != 0 && rl_now_ns() < rl_load_64(&proc.quiet_ns)))
+        (proc.quiet_ns != 0 && rl_now_ns() < rl_load_64(&proc.quiet_ns)) || !have_progress())
         return false;
     if (!rl_cas_32(&evict.runs, &seen, EVICT_RUNS)) {
         if (seen == EVICT_RUNS)
@@ -233,20 +257,47 @@ static __attribute__((noinline)) void consider(int dirfd, const char *path, cons
         watch(stx, s, hold);
 }
 
-void evict_begin(int dirfd, const char *path, struct evict_hold *hold)
+static bool look(int dirfd, const char *path, struct statx *stx)
+{
+    return rl_raw(SYS_statx, dirfd, path, AT_SYMLINK_NOFOLLOW, LOOK_MASK, stx) == 0 &&
+           S_ISREG(stx->stx_mode);
+}
+
+/* Is this the file, and big enough to be considered? Then it is in stx. */
+static bool is_big(int dirfd, const char *path, struct statx *stx)
 {
     const struct config *config = state_config();
+
+    if (!may_hold() || !look(dirfd, path, stx))
+        return false;
+    evict_nameless();
+    return stx->stx_nlink == 1 && stx->stx_blocks != 0 &&
+           (stx->stx_blocks * SECTOR >= proc.settings.evict_min_bytes ||
+            (config != NULL && cfg_has_paths(config)));
+}
+
+void evict_begin(int dirfd, const char *path, struct evict_hold *hold)
+{
     struct statx stx;
 
     hold->slot = EVICT_NOTHING;
-    if (!may_hold() || rl_raw(SYS_statx, dirfd, path, AT_SYMLINK_NOFOLLOW, LOOK_MASK, &stx) != 0 ||
-        !S_ISREG(stx.stx_mode))
-        return;
-    evict_nameless();
-    if (stx.stx_nlink == 1 && stx.stx_blocks != 0 &&
-        (stx.stx_blocks * SECTOR >= proc.settings.evict_min_bytes ||
-         (config != NULL && cfg_has_paths(config))))
+    if (is_big(dirfd, path, &stx))
         consider(dirfd, path, &stx, hold);
+}
+
+void evict_begin_rename(int fromfd, const char *from, int tofd, const char *to,
+                        struct evict_hold *hold)
+{
+    struct statx stx, other;
+
+    hold->slot = EVICT_NOTHING;
+    if (!is_big(tofd, to, &stx))
+        return;
+    /* Two ways to write one name: nothing goes. */
+    if (look(fromfd, from, &other) && other.stx_ino == stx.stx_ino &&
+        other.stx_dev_major == stx.stx_dev_major && other.stx_dev_minor == stx.stx_dev_minor)
+        return;
+    consider(tofd, to, &stx, hold);
 }
 
 /* Only descriptors that could be the last of a file without a name, and not too many of them. */
@@ -298,22 +349,16 @@ void evict_begin_close(int fd, struct evict_hold *hold)
         consider_close(fd, &stx, hold);
 }
 
-void evict_end(struct evict_hold *hold, bool gone)
+/* With signals blocked. */
+static void hand_over(struct evict_ask *a, uint32_t turn, bool gone)
 {
-    struct evict_ask *a;
     uint32_t ready = ASK_READY;
     uint64_t dev, bytes;
     int fd;
 
-    if (hold->slot < 0) {
-        if (gone && hold->slot == EVICT_WATCH)
-            evict_cost_seen(hold->major, hold->minor, hold->bytes, rl_now_ns() - hold->began_ns);
-        return;
-    }
-    a = &evict.ask[hold->slot];
     if (!rl_cas_32(&a->state, &ready, ASK_FILLING))
-        return;                  /* taken back, since it took so long */
-    if (a->turn != hold->turn) { /* and given to another */
+        return;            /* taken back, since it took so long */
+    if (a->turn != turn) { /* and given to another */
         rl_store_32(&a->state, ASK_READY);
         return;
     }
@@ -326,26 +371,60 @@ void evict_end(struct evict_hold *hold, bool gone)
     }
     queue(fd, dev, bytes, gone);
     rl_store_32(&a->state, ASK_FREE);
+}
+
+void evict_end(struct evict_hold *hold, bool gone)
+{
+    int slot = hold->slot;
+
     hold->slot = EVICT_NOTHING;
+    if (slot >= 0) {
+        SIGNALS(signals);
+
+        signals_block(&signals);
+        hand_over(&evict.ask[slot], hold->turn, gone);
+    } else if (slot == EVICT_WATCH && gone) {
+        evict_cost_seen(hold->major, hold->minor, hold->bytes, rl_now_ns() - hold->began_ns);
+    }
+}
+
+void evict_let_go(struct evict_hold *hold)
+{
+    if (unlikely(hold->slot >= 0))
+        evict_end(hold, false);
 }
 
 /* --- waiting --- */
 
+/* `freed` has not come to target yet, and *seen is what it was. */
+static bool is_behind(const struct evict_progress *p, uint32_t target, uint32_t *seen)
+{
+    *seen = rl_load_32(&p->freed);
+    return (int32_t)(*seen - target) < 0;
+}
+
+/* On a file system that somebody has frozen nothing is freed before the thaw, and whoever asks for
+ * its space is not to hang until then. */
+static bool is_stuck(void)
+{
+    uint64_t since_ns = rl_load_64(&evict.closing_ns);
+
+    return since_ns != 0 && rl_now_ns() - since_ns > STUCK_NS;
+}
+
 void evict_drain(enum why why)
 {
     uint32_t target = rl_load_32(&evict.queued);
+    struct evict_progress *p = evict.progress;
     uint64_t began_ns;
     uint32_t freed;
 
-    if (!evict_held() || (int32_t)(rl_load_32(&evict.freed) - target) >= 0)
+    if (!evict_held() || p == NULL || !is_behind(p, target, &freed) || is_stuck())
         return;
     began_ns = rl_now_ns();
     rl_add_32(&evict.hurry, 1);
-    while ((int32_t)((freed = rl_load_32(&evict.freed)) - target) < 0 &&
-           rl_load_32(&evict.opener.tid) != 0) {
-        rl_futex_wake(&evict.queued, 1);
-        rl_futex_wait(&evict.freed, freed, DRAIN_NS);
-    }
+    while (is_behind(p, target, &freed) && rl_load_32(&evict.opener.tid) != 0 && !is_stuck())
+        evict_freed_wait(p, freed, DRAIN_NS);
     rl_add_32(&evict.hurry, (uint32_t)-1);
     stat_add(STAT_evict_drains, 1);
     stat_peak(STAT_evict_drain_max_ns, rl_now_ns() - began_ns);
@@ -363,14 +442,46 @@ void evict_stop(void)
     rl_add_32(&evict.leave, (uint32_t)-1);
 }
 
+/* What this process, a forked child, got from its parent: how far that has to come. */
+static struct {
+    struct evict_progress *progress; /* NULL: nothing was held. Never unmapped, others may look */
+    uint32_t target;
+} parents;
+
 void evict_forked(void)
 {
+    struct evict_progress *p = evict.progress;
     char *opener = evict.opener.stack;
     char *closer = evict.closer.stack;
+    uint32_t freed;
 
     if (opener == NULL)
         return;
+    if (p != NULL && is_behind(p, evict.queued, &freed)) {
+        parents.progress = p;
+        parents.target = evict.queued;
+    }
     memset(&evict, 0, sizeof evict);
     evict.opener.stack = opener;
     evict.closer.stack = closer;
+}
+
+void evict_before_exec(void)
+{
+    struct evict_progress *p = parents.progress;
+    uint64_t began_ns, now_ns;
+    uint32_t freed;
+
+    if (evict_held() && (uint32_t)rl_raw(SYS_getpid) != proc.pid)
+        evict_drain(WHY_exec);
+    if (likely(p == NULL))
+        return;
+    began_ns = now_ns = rl_now_ns();
+    while (is_behind(p, parents.target, &freed) && now_ns - began_ns < STUCK_NS &&
+           !family_is_dead(p->pid, now_ns - began_ns)) {
+        rl_store_64(&p->hurry_ns, now_ns + 2 * (uint64_t)DRAIN_NS);
+        evict_freed_wait(p, freed, DRAIN_NS);
+        now_ns = rl_now_ns();
+    }
+    parents.progress = NULL;
 }

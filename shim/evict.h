@@ -18,10 +18,16 @@
  *
  * What is held is bounded (policy_evict.h); beyond that the call frees in the caller. As long as
  * something is held the state word has WORD_HELD, so that whoever asks for free space, or meets a
- * full disk, comes to evict_drain.
+ * full disk, comes to evict_drain. A program that this one starts finds what was deleted before
+ * free: system, popen and posix_spawn drain, and so does an exec in a child of fork or vfork
+ * (evict_before_exec); fork itself does not wait, since a child that stays this program can tell no
+ * difference before it asks.
  *
  * If the process ends or becomes another, the kernel closes the references: ending takes as long as
  * the unlink would have. A forked child has none of them.
+ *
+ * Handlers may interrupt all of this and call anything: from the moment that a reference is the
+ * caller's until it is queued signals are blocked, so that nobody waits for what they interrupted.
  */
 #ifndef SHIM_EVICT_H
 #define SHIM_EVICT_H
@@ -40,15 +46,27 @@ struct evict_hold {
     uint64_t bytes, began_ns;
 };
 
-/* Before a call that takes the name `path` away, or (evict_begin_close) closes fd. */
+/* Before a call that takes the name `path` away, puts another file in its place, or closes fd. */
 void evict_begin(int dirfd, const char *path, struct evict_hold *hold);
+void evict_begin_rename(int fromfd, const char *from, int tofd, const char *to,
+                        struct evict_hold *hold);
 void evict_begin_close(int fd, struct evict_hold *hold);
 
 /* After it, unless hold->slot is EVICT_NOTHING. gone: it succeeded. */
 void evict_end(struct evict_hold *hold, bool gone);
 
-/* Returns when what is held now has been freed. Leaves errno alone. */
+/* For the caller's frame: let go of also when the thread is cancelled in the call. */
+void evict_let_go(struct evict_hold *hold);
+#define EVICT_HOLD(name)                                                                           \
+    struct evict_hold name __attribute__((cleanup(evict_let_go))) = {.slot = EVICT_NOTHING}
+
+/* Returns when what is held now has been freed, or cannot be (a frozen file system). Leaves errno
+ * alone. */
 void evict_drain(enum why why);
+
+/* Before any exec, also in a child of vfork: what was deleted before the fork, by the parent, is
+ * free. */
+void evict_before_exec(void);
 
 /* As evict_drain, and the threads are gone. */
 void evict_stop(void);

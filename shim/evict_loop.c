@@ -16,10 +16,9 @@
 #include "evict_impl.h"
 #include "policy_evict.h"
 
-#define IDLE_NS   200000000u
-#define TICK_NS   100000000u
-#define PAUSE_NS  20000000u /* pauses are taken in such pieces: somebody may be in a hurry */
-#define ORPHAN_NS UINT64_C(5000000000)
+#define IDLE_NS  200000000u
+#define TICK_NS  100000000u
+#define PAUSE_NS 20000000u /* pauses are taken in such pieces: somebody may be in a hurry */
 
 static int pidfd;
 
@@ -44,7 +43,8 @@ static void pause_for(uint64_t ns)
     uint64_t end_ns = rl_now_ns() + ns;
     uint64_t now_ns;
 
-    while (rl_load_32(&evict.hurry) == 0 && (now_ns = rl_now_ns()) < end_ns) {
+    while (rl_load_32(&evict.hurry) == 0 && (now_ns = rl_now_ns()) < end_ns &&
+           now_ns >= rl_load_64(&evict.progress->hurry_ns)) {
         struct timespec ts = {.tv_nsec = end_ns - now_ns < PAUSE_NS ? (long)(end_ns - now_ns)
                                                                     : (long)PAUSE_NS};
 
@@ -57,7 +57,7 @@ static int close_loop(void *arg)
     (void)arg;
     rl_raw(SYS_prctl, PR_SET_NAME, "rlshim-free");
     for (;;) {
-        uint32_t queued = rl_load_32(&evict.queued);
+        uint32_t posted = rl_load_32(&evict.posted);
         struct evict_held *h = oldest();
         uint64_t bytes, since_ns, began_ns;
         bool gone;
@@ -66,7 +66,7 @@ static int close_loop(void *arg)
             rl_store_64(&evict.oldest_ns, 0);
             if (rl_load_32(&evict.closer_leaves) != 0)
                 return 0;
-            rl_futex_wait(&evict.queued, queued, TICK_NS);
+            rl_futex_wait(&evict.posted, posted, TICK_NS);
             continue;
         }
         bytes = h->bytes;
@@ -74,15 +74,17 @@ static int close_loop(void *arg)
         gone = h->gone;
         rl_store_64(&evict.oldest_ns, since_ns);
         began_ns = rl_now_ns();
+        rl_store_64(&evict.closing_ns, began_ns);
         rl_raw(SYS_close, h->fd); /* the freeing is over when it returns */
+        rl_store_64(&evict.closing_ns, 0);
         if (gone)
             evict_cost_seen((uint32_t)(h->dev >> 32), (uint32_t)h->dev, bytes,
                             rl_now_ns() - began_ns);
         rl_store_32(&h->state, HELD_FREE);
         stat_peak(STAT_evict_hold_max_ns, rl_now_ns() - since_ns);
         evict_uncount(bytes);
-        rl_add_32(&evict.freed, 1);
-        rl_futex_wake(&evict.freed, INT32_MAX);
+        rl_add_32(&evict.progress->freed, 1);
+        evict_freed_wake(evict.progress);
         pause_for(
             policy_evict_pause_ns(bytes, rl_now_ns() - began_ns, proc.settings.evict_rate_bytes));
     }
@@ -177,7 +179,7 @@ static void take_back(struct evict_ask *a)
 {
     uint32_t ready = ASK_READY;
 
-    if ((rl_now_ns() - a->ready_ns < ORPHAN_NS && rl_load_32(&evict.leave) == 0) ||
+    if ((rl_now_ns() - a->ready_ns < a->hold_max_ns && rl_load_32(&evict.leave) == 0) ||
         !rl_cas_32(&a->state, &ready, ASK_FILLING))
         return;
     rl_raw(SYS_close, a->fd);
@@ -185,7 +187,9 @@ static void take_back(struct evict_ask *a)
     rl_store_32(&a->state, ASK_FREE);
 }
 
-/* True if there is something that the opener is needed for. */
+/* True if there is something that the opener is needed for. A question that is being filled in or
+ * whose answer is being read is not: its owner may be below a handler that waits for us to leave.
+ */
 static bool look_round(void)
 {
     bool any = false;
@@ -198,7 +202,7 @@ static bool look_round(void)
             answer(a);
         if (rl_load_32(&a->state) == ASK_READY)
             take_back(a);
-        any = any || state != ASK_FREE;
+        any = any || state == ASK_ASKED || rl_load_32(&a->state) == ASK_READY;
     }
     return any || rl_load_32(&evict.files) != 0;
 }
@@ -235,7 +239,8 @@ int evict_open_loop(void *arg)
     }
     rl_store_32(&evict.closer_leaves, 1);
     if (ready) {
-        rl_futex_wake(&evict.queued, 1);
+        rl_add_32(&evict.posted, 1);
+        rl_futex_wake(&evict.posted, 1);
         raw_thread_gone(&evict.closer, NULL);
     }
     rl_raw(SYS_close, pidfd);

@@ -86,12 +86,10 @@ static bool move_times(int fd)
 
 static bool writable(int fd)
 {
-    int flags, access;
+    /* Not what was remembered of the open: a child of vfork may have used the number. */
+    int flags = open_flags(fd);
+    int access = flags & O_ACCMODE;
 
-    if ((file_flags(fd) & FILE_WRITES) != 0 && rl_load_32(&proc.foreign) == 0)
-        return true; /* opened so here */
-    flags = open_flags(fd);
-    access = flags & O_ACCMODE;
     return flags >= 0 && (access == O_WRONLY || access == O_RDWR);
 }
 

@@ -83,7 +83,7 @@ bool family_asked(uint64_t *dev, uint64_t *ino)
 /* Gone, or a zombie: that still answers kill(2), but has no memory to read. A process whose first
  * thread has ended looks the same; its worker answers within milliseconds, so ask only after that.
  */
-static bool is_dead(uint32_t pid, uint64_t waited_ns)
+bool family_is_dead(uint32_t pid, uint64_t waited_ns)
 {
     char byte;
     struct iovec local = {&byte, 1};
@@ -108,7 +108,7 @@ static void ask_and_wait(struct family_entry *e, uint64_t dev, uint64_t ino)
         /* The owner's worker looks at `asked` at least once per punch_delay while it has anything
          * on; its wait is on a word of its own, so there is nothing to wake here. */
         shared_wait(&family->moved, moved, ASK_PATIENCE_NS);
-        if (is_dead(pid, rl_now_ns() - began_ns) && rl_cas_32(&e->pid, &pid, 0)) {
+        if (family_is_dead(pid, rl_now_ns() - began_ns) && rl_cas_32(&e->pid, &pid, 0)) {
             /* It died. Punches it had queued did not happen (contract 13). */
             rl_store_32(&e->asked, 0);
             rl_add_32(&family->busy, (uint32_t)-1);

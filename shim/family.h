@@ -50,6 +50,9 @@ void family_leave(uint64_t dev, uint64_t ino);
  * not got round to. */
 void family_leave_all(void);
 
+/* Is this process gone, for who has waited for it so long? */
+bool family_is_dead(uint32_t pid, uint64_t waited_ns);
+
 /* Worker: has another member asked for one of our entries? Copies its identity. */
 bool family_asked(uint64_t *dev, uint64_t *ino);
 

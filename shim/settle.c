@@ -101,9 +101,15 @@ static struct rl_inode *worker_inode(int i)
     return index != 0 && proc.arena != NULL ? &proc.arena->inodes.inode[index - 1] : NULL;
 }
 
+/* Deleted files that are held are space to come: only who asks for that waits for them. */
+static bool asks_for_space(enum why why)
+{
+    return why == WHY_statfs || why == WHY_space || why == WHY_control;
+}
+
 void settle_all(enum why why)
 {
-    if (why == WHY_statfs || why == WHY_space)
+    if (asks_for_space(why))
         evict_drain(why);
     for (int i = 0; i < WORKER_FILES; i++)
         settle_inode(worker_inode(i), why);
