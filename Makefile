@@ -215,7 +215,7 @@ demo: all
 
 # --- the house ---------------------------------------------------------------------------------
 
-APT := build-essential pkg-config liburing-dev libunwind-dev libck-dev libcmocka-dev libfuse3-dev \
+APT := build-essential pkg-config libjansson-dev libdw-dev liburing-dev libunwind-dev libck-dev libcmocka-dev libfuse3-dev \
        fuse3 xfsprogs btrfs-progs e2fsprogs util-linux mount kmod strace valgrind attr acl libcap2-bin \
        sqlite3 python3 git file procps jq cpio tar
 deps:

@@ -8,6 +8,36 @@
  *
  * Everything here works through raw calls, without malloc and stdio, leaves errno alone and raises
  * no signal. What cannot be written costs one line on stderr and nothing else.
+ *
+ * The JSON report is one object: schema, version, rlshim, host, pid, rank, program, command,
+ * command_cut, started, ended (and each with _ns), kernel; "settings", "counters" and "settled" are
+ * objects of what settings.def, stats.def and why.def name. Where calls were timed (mode = observe,
+ * or timing = on) there is one more member, "observed":
+ *
+ *   clock          "tsc" or "vdso"
+ *   threshold_ns   stall_threshold
+ *   acts           ["read", ...]: what the numbers `act` below stand for, as in observe.def
+ *   remedies       ["gate", ...]: the same for `remedy`; -1 none
+ *   bucket_bits    [6, 2]: histogram.h's HIST_FIRST_BITS and HIST_STEP_BITS
+ *   calls          [CALLS of act 0, CALLS of act 1, ...]
+ *   cures          [one a remedy: CALLS with more members: saved_ns; worst: STALL and worst_would_ns,
+ *                  if there was a slow one]
+ *   files          [CALLS with more members: path ("" not known), dev, ino, nameless, received,
+ *                  other (pid of a stranger that has it open, 0 none was seen), and
+ *                  by: [remedy, calls, saved_ns, ...]]; the most stalled first
+ *   other_files    CALLS of the files that the table had no room for
+ *   looks, looks_blind   how often the machine's processes were looked at for `other`; whether
+ *                  some could not be
+ *   modules        [{path, build_id}]
+ *   sites          [{act, calls, total_ns, worst_ns, cut, frames: [module, address, ...]}]: stacks
+ *                  of slow calls, the innermost frame first; module -1: code of no file
+ *   stalls         [STALL, ...]: the latest slow calls
+ *   stalls_seen, stalls_traced   how many there were, how many with a call site
+ *
+ *   CALLS  {calls, total_ns, worst_ns, stalled, stalled_ns, hist: [bucket, count, ...]}
+ *          stalled: of threshold_ns and more. total_ns of a file is the sum of its histogram.
+ *   STALL  [start_ns, ns, act, remedy, file, site, tid]: start_ns in CLOCK_REALTIME, file and site
+ *          are indexes into the above, or -1
  */
 #ifndef SHIM_REPORT_H
 #define SHIM_REPORT_H
