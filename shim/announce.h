@@ -30,6 +30,9 @@ struct announcement {
 void announce(struct announcement *a, struct rl_inode *inode, const struct rl_span *range);
 void announce_over(struct announcement *a);
 
+/* Is no other call announced for the file? */
+bool announce_alone(const struct announcement *mine);
+
 /* One that is also taken back when a cancelled thread unwinds through the real call. */
 #define ANNOUNCEMENT(name)                                                                         \
     struct announcement name __attribute__((cleanup(announce_over))) = {.fs = NULL}

@@ -126,6 +126,27 @@ static raw_fn *clone3_target(const struct clone_args *args, size_t size)
     return clone_target(args->flags, args->stack);
 }
 
+/* --- the stat family by number: the size is the program's (tail.h) --- */
+
+static long raw_stat(long number, long a, long b, long c, long d, long e, long f)
+{
+    (void)f;
+    switch (number) {
+#ifdef SYS_stat
+    case SYS_stat:
+        return stat((const char *)a, (struct stat *)b);
+    case SYS_lstat:
+        return lstat((const char *)a, (struct stat *)b);
+#endif
+    case SYS_fstat:
+        return fstat((int)a, (struct stat *)b);
+    case SYS_newfstatat:
+        return fstatat((int)a, (const char *)b, (struct stat *)c, (int)d);
+    default:
+        return statx((int)a, (const char *)b, (int)c, (unsigned)d, (struct statx *)e);
+    }
+}
+
 /* --- who gets the call --- */
 
 static raw_fn *target_of(const long *arg)
@@ -225,6 +246,13 @@ static raw_fn *target_of(const long *arg)
 #ifdef SYS_stat
     case SYS_stat:
     case SYS_lstat:
+#endif
+    case SYS_fstat:
+    case SYS_newfstatat:
+    case SYS_statx:
+        settle_all(WHY_raw);
+        return raw_stat;
+#ifdef SYS_stat
     case SYS_chmod:
     case SYS_chown:
     case SYS_lchown:
@@ -232,9 +260,6 @@ static raw_fn *target_of(const long *arg)
     case SYS_utimes:
     case SYS_futimesat:
 #endif
-    case SYS_fstat:
-    case SYS_newfstatat:
-    case SYS_statx:
     case SYS_fchmod:
     case SYS_fchmodat:
     case SYS_fchown:

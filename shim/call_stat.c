@@ -6,20 +6,36 @@
 
 #include "call.h"
 #include "stat_times.h"
+#include "tail.h"
 
-/* SEEK_DATA and SEEK_HOLE show what is punched. All move the position. */
-static void seek_busy(int fd, int whence)
+/* SEEK_DATA and SEEK_HOLE show what is punched, and SEEK_END how long the file is. All move the
+ * position. */
+static off_t seek_busy(uint64_t word, int fd, off_t off, int whence)
 {
-    if (whence == SEEK_DATA || whence == SEEK_HOLE)
-        settle_fd(fd, WHY_seek);
+    struct rl_inode *inode;
+    ANNOUNCEMENT(mine);
+
+    state_enter(word);
+    inode = file_active(fd);
+    if (inode != NULL && (whence == SEEK_DATA || whence == SEEK_HOLE || whence == SEEK_END)) {
+        announce(&mine, inode, NULL); /* so that no tail begins */
+        if (whence == SEEK_END)
+            tail_give_back(inode);
+        else
+            settle_inode(inode, WHY_seek);
+    }
     file_claim_position(fd, true);
+    return real.lseek(fd, off, whence);
 }
 
 #define SEEKS(name, fallback)                                                                      \
     off_t name(int fd, off_t off, int whence)                                                      \
     {                                                                                              \
         INFLIGHT(leg, fd);                                                                         \
-        WHEN_BUSY(seek_busy(fd, whence));                                                          \
+        uint64_t word = state_word();                                                              \
+                                                                                                   \
+        if (!state_idle(word))                                                                     \
+            return seek_busy(word, fd, off, whence);                                               \
         return (fallback) ? real.lseek(fd, off, whence) : real.name(fd, off, whence);              \
     }
 SEEKS(lseek, false)
@@ -31,32 +47,32 @@ SEEKS(llseek, real.llseek == NULL) /* libc has it only for programs linked long 
 
 #define VIEW_OF(st)                                                                                \
     {                                                                                              \
-        (st)->st_dev, (st)->st_ino, (st)->st_mode, (st)->st_mtim, (st)->st_ctim                    \
+        (st)->st_dev, (st)->st_ino, (st)->st_mode, (st)->st_mtim, (st)->st_ctim,                   \
+            (uint64_t)(st)->st_size, moves                                                         \
     }
 
 /* One after the real call: busy, and it succeeded. `again` makes it once more. */
 #define STATS(name, type, params, args)                                                            \
     static __attribute__((noinline)) int name##_busy(uint64_t word, type *st, STAT_PARAMS params)  \
     {                                                                                              \
-        int r;                                                                                     \
-                                                                                                   \
         state_enter(word);                                                                         \
-        r = real.name args;                                                                        \
-        if (r == 0 && state_files_on()) {                                                          \
-            struct stat_view view = VIEW_OF(st);                                                   \
+        for (int looks = 1;; looks++) {                                                            \
+            uint32_t moves = tail_moves();                                                         \
+            int r = real.name args;                                                                \
+            struct stat_view view;                                                                 \
                                                                                                    \
-            if (stat_settle(&view)) {                                                              \
-                r = real.name args;                                                                \
-                if (r != 0)                                                                        \
-                    return r;                                                                      \
-                view = (struct stat_view)VIEW_OF(st);                                              \
-            }                                                                                      \
+            if (r != 0 || !state_files_on())                                                       \
+                return r;                                                                          \
+            view = (struct stat_view)VIEW_OF(st);                                                  \
+            if (stat_again(&view, looks))                                                          \
+                continue;                                                                          \
             if (stat_times(&view)) {                                                               \
                 st->st_mtim = view.mtime;                                                          \
                 st->st_ctim = view.ctime;                                                          \
+                st->st_size = (off_t)view.size;                                                    \
             }                                                                                      \
+            return 0;                                                                              \
         }                                                                                          \
-        return r;                                                                                  \
     }
 #define STAT_PARAMS(...) __VA_ARGS__
 
@@ -150,36 +166,41 @@ static void to_statx(struct statx_timestamp *t, const struct timespec *from)
     t->tv_nsec = (uint32_t)from->tv_nsec;
 }
 
-static struct stat_view view_statx(const struct statx *stx)
+static struct stat_view view_statx(const struct statx *stx, uint32_t moves)
 {
-    return (struct stat_view){makedev(stx->stx_dev_major, stx->stx_dev_minor), stx->stx_ino,
-                              stx->stx_mode, from_statx(&stx->stx_mtime),
-                              from_statx(&stx->stx_ctime)};
+    return (struct stat_view){makedev(stx->stx_dev_major, stx->stx_dev_minor),
+                              stx->stx_ino,
+                              stx->stx_mode,
+                              from_statx(&stx->stx_mtime),
+                              from_statx(&stx->stx_ctime),
+                              stx->stx_size,
+                              moves};
 }
 
 int statx(int dirfd, const char *path, int flags, unsigned mask, struct statx *stx)
 {
     struct stat_view view;
-    int r;
 
     call_enter();
-    r = real.statx(dirfd, path, flags, mask, stx);
-    if (r != 0 || !state_files_on() || (stx->stx_mask & STATX_NEEDED) != STATX_NEEDED)
-        return r;
-    view = view_statx(stx);
-    if (stat_settle(&view)) {
-        r = real.statx(dirfd, path, flags, mask, stx);
-        if (r != 0)
+    for (int looks = 1;; looks++) {
+        uint32_t moves = tail_moves();
+        int r = real.statx(dirfd, path, flags, mask, stx);
+
+        if (r != 0 || !state_files_on() || (stx->stx_mask & STATX_NEEDED) != STATX_NEEDED)
             return r;
-        view = view_statx(stx);
+        view = view_statx(stx, moves);
+        if (!stat_again(&view, looks))
+            break;
     }
     if (stat_times(&view)) {
+        if ((stx->stx_mask & STATX_SIZE) != 0)
+            stx->stx_size = view.size;
         if ((stx->stx_mask & STATX_MTIME) != 0)
             to_statx(&stx->stx_mtime, &view.mtime);
         if ((stx->stx_mask & STATX_CTIME) != 0)
             to_statx(&stx->stx_ctime, &view.ctime);
     }
-    return r;
+    return 0;
 }
 
 /* --- walks: libc's own stat calls are out of reach, so everything is applied first --- */

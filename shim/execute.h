@@ -61,6 +61,9 @@ struct drain_call {
 int execute_fallocate(const struct drain_call *call);
 int execute_truncate(const struct drain_call *call);
 
+/* Has it found out whether this process is alone with the file, unless that is known, or asked. */
+void execute_ask(int fd, struct rl_inode *inode);
+
 /* Truncations that change nothing but times (policy_truncate.h).
  *   elide_truncate   YES: done, ftruncate has succeeded
  *   elide_open       YES: make this open without O_TRUNC, and if it succeeds call elide_opened;

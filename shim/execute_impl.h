@@ -39,6 +39,7 @@ static inline void signals_back(struct signals *s)
 {
     if (s->blocked)
         rl_raw(SYS_rt_sigprocmask, SIG_SETMASK, &s->mask, NULL, sizeof s->mask);
+    s->blocked = false;
 }
 #define SIGNALS(name)                                                                              \
     struct signals name __attribute__((cleanup(signals_back))) = {.blocked = false}

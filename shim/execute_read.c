@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "execute_impl.h"
+#include "tail.h"
 
 #define SPANS_MAX  32 /* queued ranges one read can be combined with; more: apply them first */
 #define READ_TRIES 4
@@ -42,6 +43,42 @@ static bool would_wait(const struct io *io, struct rl_inode *inode, uint64_t sta
     return true;
 }
 
+#define IOV_MOST 1024 /* UIO_MAXIOV */
+
+/* The first n bytes of the read. Not without a call where there are none: the kernel has errors to
+ * tell also at the end of a file. */
+static __attribute__((noinline)) ssize_t read_part(const struct io *io, off_t off, size_t n)
+{
+    struct iovec part[IOV_MOST];
+    int parts = 0;
+
+    for (int i = 0; i < io->count && i < IOV_MOST && (n > 0 || i == 0); i++) {
+        part[parts] = io->iov[i];
+        if (part[parts].iov_len > n)
+            part[parts].iov_len = n;
+        n -= part[parts++].iov_len;
+    }
+    return io->issue(io, part, parts, off);
+}
+
+/* The real call, up to the end of the file as the program knows it. */
+static ssize_t read_shown(const struct io *io, struct rl_inode *inode, off_t off, bool seek_back)
+{
+    size_t n = io_bytes(io->iov, io->count);
+
+    for (;;) {
+        struct tail_seen seen;
+        size_t most = tail_clip(inode, (uint64_t)off, n, &seen);
+        ssize_t r =
+            likely(most == n) ? io->issue(io, io->iov, io->count, off) : read_part(io, off, most);
+
+        if (r <= 0 || likely(tail_unseen(inode, &seen)))
+            return r;
+        if (seek_back)
+            rl_raw(SYS_lseek, io->fd, off, SEEK_SET);
+    }
+}
+
 /* A read at a known offset. seek_back: the file position must be put back before another try. */
 static ssize_t read_around(const struct io *io, struct rl_inode *inode, off_t off, bool seek_back)
 {
@@ -64,7 +101,7 @@ static ssize_t read_around(const struct io *io, struct rl_inode *inode, off_t of
             settle_range(inode, start, end, WHY_read);
             continue;
         }
-        r = io->issue(io, io->iov, io->count, off);
+        r = read_shown(io, inode, off, seek_back);
         if (r <= 0)
             return r;
         m = rl_table_overlaps(&inode->table, &proc.arena->pool, start, end, after, SPANS_MAX);
@@ -84,7 +121,7 @@ static ssize_t read_around(const struct io *io, struct rl_inode *inode, off_t of
     if (would_wait(io, inode, start, end))
         return -1;
     settle_range(inode, start, end, WHY_read);
-    return io->issue(io, io->iov, io->count, off);
+    return read_shown(io, inode, off, seek_back);
 }
 
 ssize_t execute_read(const struct io *io)

@@ -7,6 +7,7 @@
 #include "execute_impl.h"
 #include "policy_punch.h"
 #include "policy_split.h"
+#include "tail.h"
 #include "worker.h"
 
 #define WORKER_RETRY_NS 10000000u
@@ -118,7 +119,7 @@ static bool queue_punch(const struct drain_call *call, struct rl_inode *inode, u
     return true;
 }
 
-static void ask_for_evidence(const struct drain_call *call, struct rl_inode *inode)
+static void ask_for_evidence(int fd, struct rl_inode *inode)
 {
     struct file_state *fs = file_state(inode);
     uint32_t gen = rl_load_32(&inode->gen);
@@ -127,12 +128,11 @@ static void ask_for_evidence(const struct drain_call *call, struct rl_inode *ino
 
     if (!rl_cas_32(&fs->asked, &none, 1))
         return;
-    if (rl_raw(SYS_fstat, call->fd, &st) != 0 || st.st_dev != inode->dev ||
-        st.st_ino != inode->ino) {
+    if (rl_raw(SYS_fstat, fd, &st) != 0 || st.st_dev != inode->dev || st.st_ino != inode->ino) {
         rl_store_32(&fs->asked, 0);
         return;
     }
-    file_settings(call->fd, inode); /* the number may belong to another file by now */
+    file_settings(fd, inode); /* the number may belong to another file by now */
     if (fs->share != CFG_SHARE_PRIVATE && st.st_nlink != 0) {
         file_refuse(fs, STAT_punch_no_name);
         rl_store_32(&fs->asked, 0);
@@ -144,27 +144,21 @@ static void ask_for_evidence(const struct drain_call *call, struct rl_inode *ino
         rl_store_32(&fs->asked, 0);
         return;
     }
-    worker_ask(inode, gen, call->fd);
+    worker_ask(inode, gen, fd);
 }
 
-static int execute_punch(const struct drain_call *call, struct rl_inode *inode)
+/* What is to be known about the file for a punch that is nothing special. */
+static struct punch_facts facts_of(const struct rl_inode *inode)
 {
-    struct file_state *fs = file_state(inode);
+    const struct file_state *fs = file_state(inode);
     uint32_t act = rl_load_32(&inode->table.act);
-    uint64_t now_ns = 0;
-    struct punch_plan plan;
-    enum stat_id reason;
-    int r;
+    uint64_t now_ns = fs->refusal != 0 || proc.quiet_ns != 0 ? rl_now_ns() : 0;
 
-    stat_add(STAT_punch_calls, 1);
-    if (fs->refusal != 0 || proc.quiet_ns != 0)
-        now_ns = rl_now_ns();
-    plan = policy_punch(&(struct punch_facts){
+    return (struct punch_facts){
         .works = state_works(),
-        .defer = fs->punch == CFG_PUNCH_DEFER,
+        .defer = true,
         .known_fs = fs->kind > FILE_KIND_NONE + 1,
-        .whole = call->off >= 0 && call->len > 0 && call->off <= (off_t)RL_FOREVER - call->len,
-        .long_ = (uint64_t)call->len / PUNCH_CALLS_MAX > fs->punch_call_max_bytes,
+        .whole = true,
         .on = (act & RL_ACT_STATE) == RL_ACT_ON,
         .asked = rl_load_32(&fs->asked) != 0 || (act & RL_ACT_STATE) != RL_ACT_OFF,
         .quiet = rl_load_32(&proc.forking) != 0 || now_ns < rl_load_64(&proc.quiet_ns),
@@ -172,7 +166,31 @@ static int execute_punch(const struct drain_call *call, struct rl_inode *inode)
         .never = rl_load_32(&fs->never),
         .refusal = rl_load_32(&fs->refusal),
         .refusal_holds = fs->refusal != 0 && now_ns < rl_load_64(&fs->refused_ns),
-    });
+    };
+}
+
+void execute_ask(int fd, struct rl_inode *inode)
+{
+    struct punch_facts facts = facts_of(inode);
+
+    if (policy_punch(&facts).act == PUNCH_INLINE_AND_ASK)
+        ask_for_evidence(fd, inode);
+}
+
+static int execute_punch(const struct drain_call *call, struct rl_inode *inode)
+{
+    struct file_state *fs = file_state(inode);
+    uint32_t act = rl_load_32(&inode->table.act);
+    struct punch_facts facts = facts_of(inode);
+    struct punch_plan plan;
+    enum stat_id reason;
+    int r;
+
+    stat_add(STAT_punch_calls, 1);
+    facts.defer = fs->punch == CFG_PUNCH_DEFER;
+    facts.whole = call->off >= 0 && call->len > 0 && call->off <= (off_t)RL_FOREVER - call->len;
+    facts.long_ = (uint64_t)call->len / PUNCH_CALLS_MAX > fs->punch_call_max_bytes;
+    plan = policy_punch(&facts);
     reason = plan.reason;
     if (plan.act == PUNCH_DEFER) {
         pthread_testcancel(); /* fallocate is a cancellation point */
@@ -183,7 +201,7 @@ static int execute_punch(const struct drain_call *call, struct rl_inode *inode)
     stat_add(reason, 1);
     r = drain_gated(call, inode);
     if (plan.act == PUNCH_INLINE_AND_ASK && r == 0)
-        ask_for_evidence(call, inode);
+        ask_for_evidence(call->fd, inode);
     return r;
 }
 
@@ -223,7 +241,7 @@ int execute_truncate(const struct drain_call *call)
     inode = proc.arena == NULL || proc.sandboxed != 0 || rl_load_32(&proc.entries) == 0
                 ? NULL
                 : file_inode(call->fd, false);
-    if (inode == NULL || rl_table_empty(&inode->table))
+    if (inode == NULL || (rl_table_empty(&inode->table) && !tail_busy(inode)))
         elide = elide_truncate(call->fd, call->len);
     if (elide == ELIDE_YES)
         return 0;

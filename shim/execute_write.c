@@ -9,6 +9,7 @@
 #include "execute_impl.h"
 #include "pace.h"
 #include "policy_split.h"
+#include "tail.h"
 
 #define PARTS_MAX 64 /* iovecs in one piece */
 
@@ -19,14 +20,20 @@
 #define USER_END ((uintptr_t)1 << 48)
 #endif
 
-/* Where a write will land, as far as the queue must be clear. False: not known. */
-static bool write_range(const struct io *io, const struct rl_inode *inode, off_t off, size_t bytes,
-                        struct rl_span *range)
+static bool appends(const struct io *io)
 {
     int flags = open_flags(io->fd);
+
+    return (flags >= 0 && (flags & O_APPEND) != 0) || (io->flags & RWF_APPEND) != 0;
+}
+
+/* Where a write will land, as far as the queue must be clear. False: not known. */
+static bool write_range(const struct io *io, const struct rl_inode *inode, off_t off, size_t bytes,
+                        bool append, struct rl_span *range)
+{
     struct stat st;
 
-    if ((flags >= 0 && (flags & O_APPEND) != 0) || (io->flags & RWF_APPEND) != 0) {
+    if (append) {
         /* At the end of the file, wherever that is by then: nothing queued may lie behind it. */
         if (rl_raw(SYS_fstat, io->fd, &st) != 0)
             return false;
@@ -138,26 +145,38 @@ static ssize_t issue_inside(const struct io *io, const struct iovec *iov, int co
     return io->issue(io, iov, count, off);
 }
 
-/* One kernel call, clear of what is queued, through the gate of `gated` unless that is NULL. */
+/* One kernel call, clear of what is queued, through the gate of `gated` unless that is NULL. tail:
+ * the caller's. */
 static ssize_t write_around(const struct io *io, const struct iovec *iov, int count, off_t off,
-                            struct rl_inode *gated)
+                            struct rl_inode *gated, const struct tail_member *tail)
 {
     struct rl_inode *inode = file_active(io->fd);
     size_t bytes = io_bytes(iov, count);
     uint64_t word = state_word();
     int saved = errno; /* a success leaves it alone, also the second try's */
     struct rl_span range = {0, RL_FOREVER};
-    bool known;
+    bool known, append;
+    uint32_t tails;
+    ssize_t n;
     ANNOUNCEMENT(mine);
     SIGNALS(signals);
+    TAIL_MEMBER(own);
 
     if (inode == NULL)
         return write_rest(io, iov, count, off, issue_inside(io, iov, count, off, gated), bytes,
                           saved, word);
+    append = appends(io);
     if (!io->positional)
         signals_block(&signals);
-    known = write_range(io, inode, off, bytes, &range);
-    announce(&mine, inode, known ? &range : NULL);
+    for (;;) {
+        tails = rl_load_32(&file_state(inode)->tail_seq);
+        known = write_range(io, inode, off, bytes, append, &range);
+        announce(&mine, inode, known ? &range : NULL);
+        if (!append || (!tail_busy(inode) && tails == rl_load_32(&file_state(inode)->tail_seq)))
+            break;
+        tail_give_back(inode); /* the kernel would append behind it */
+        announce_over(&mine);
+    }
     if ((io->flags & RWF_NOWAIT) != 0 && settle_asked(inode, range.start, range.end)) {
         errno = EAGAIN; /* as where the kernel would have to wait */
         return -1;
@@ -168,9 +187,24 @@ static ssize_t write_around(const struct io *io, const struct iovec *iov, int co
         settle_range(inode, range.start, range.end, WHY_write);
         stat_add(STAT_write_waited, 1);
     }
-    return write_rest(io, iov, count, off, issue_inside(io, iov, count, off, gated), bytes, saved,
-                      word);
+    if (unlikely(tail_busy(inode)) && tail->inode == NULL && known) {
+        if ((io->flags & RWF_NOWAIT) != 0) {
+            errno = EAGAIN;
+            return -1;
+        }
+        if (!signals.blocked)
+            signals_block(&signals);
+        if (tail_enter(&own, inode, io->fd))
+            tail = &own;
+    }
+    n = write_rest(io, iov, count, off, issue_inside(io, iov, count, off, gated), bytes, saved,
+                   word);
+    if (n > 0 && tail->inode != NULL)
+        tail_wrote(tail, range.start + (uint64_t)n);
+    return n;
 }
+
+static const struct tail_member no_tail;
 
 /* No piece can be refused for a reason for which the kernel would have refused the whole:
  * alignment, and what it checks before it begins (offsets beyond the largest, memory that is not a
@@ -202,15 +236,19 @@ static bool extends(const struct io *io, size_t bytes)
     return rl_raw(SYS_fstat, io->fd, &st) == 0 && io->off + (off_t)bytes > st.st_size;
 }
 
-static ssize_t write_pieces(const struct io *io, struct rl_inode *inode, size_t bytes, size_t fixed)
+static ssize_t write_pieces(const struct io *io, struct rl_inode *inode, size_t bytes, size_t fixed,
+                            const struct announcement *mine)
 {
     struct file_state *fs = file_state(inode);
-    bool exclusive = fs->kind == FILE_KIND_EXT4 + 1 && extends(io, bytes);
+    bool extending = fs->kind == FILE_KIND_EXT4 + 1 && (tail_busy(inode) || extends(io, bytes));
+    bool may_extend = extending && io->positional && fs->preextend != CFG_PREEXTEND_OFF;
     struct iovec part[PARTS_MAX];
     struct inflight_view view;
     int saved = errno;
     size_t done = 0;
     int parts;
+    SIGNALS(signals);
+    TAIL_MEMBER(tail);
 
     stat_add(STAT_write_split, 1);
     while (done < bytes) {
@@ -227,11 +265,23 @@ static ssize_t write_pieces(const struct io *io, struct rl_inode *inode, size_t 
         size_t len;
         ssize_t n;
 
-        if (exclusive && crowded && !pace_wait(inode, piece) && done != 0)
+        if (unlikely(tail_wanted(&tail))) {
+            tail_leave(&tail);
+            signals_back(&signals);
+            may_extend = false; /* once a write: whoever wanted it back may want more */
+        }
+        if (may_extend && crowded && tail.inode == NULL) {
+            execute_ask(io->fd, inode);
+            signals_block(&signals);
+            if (!tail_begin(&tail, inode, io->fd, (uint64_t)io->off + done,
+                            (uint64_t)io->off + bytes, mine))
+                signals_back(&signals);
+        }
+        if (extending && tail.inode == NULL && crowded && !pace_wait(inode, piece) && done != 0)
             pace_give_way(&view, fs->hold_target_ns / 8);
         began_ns = rl_now_ns();
         len = next_piece(io, done, piece, part, &parts);
-        n = write_around(io, part, parts, io->off + (off_t)done, inode);
+        n = write_around(io, part, parts, io->off + (off_t)done, inode, &tail);
         if (n > 0 && (size_t)n == len)
             pace_passed(inode, len, began_ns, rl_now_ns());
         stat_add(STAT_write_pieces, 1);
@@ -257,7 +307,7 @@ static ssize_t write_pieces_at_position(const struct io *io, struct rl_inode *in
     SIGNALS(signals);
 
     signals_block(&signals);
-    return write_pieces(io, inode, bytes, fixed);
+    return write_pieces(io, inode, bytes, fixed, NULL);
 }
 
 ssize_t execute_write(const struct io *io)
@@ -276,7 +326,7 @@ ssize_t execute_write(const struct io *io)
         }
     }
     if (inode == NULL)
-        return write_around(io, io->iov, io->count, io->off, NULL);
+        return write_around(io, io->iov, io->count, io->off, NULL, &no_tail);
     fs = file_state(inode);
     plan = policy_split(&(struct split_facts){
         .bytes = bytes,
@@ -292,7 +342,7 @@ ssize_t execute_write(const struct io *io)
         .kind = (enum file_kind)(fs->kind - 1),
     });
     if (!plan.gate)
-        return write_around(io, io->iov, io->count, io->off, NULL);
+        return write_around(io, io->iov, io->count, io->off, NULL, &no_tail);
     /* Announced even while nothing is on: a file may be turned on within a long write. */
     ANNOUNCEMENT(mine);
     announce(&mine, inode,
@@ -302,8 +352,8 @@ ssize_t execute_write(const struct io *io)
     if (io->positional)
         inflight_land(io->leg); /* long, and announced: no file need wait for it to be turned on */
     if (plan.split)
-        return io->positional ? write_pieces(io, inode, bytes, plan.piece_bytes)
+        return io->positional ? write_pieces(io, inode, bytes, plan.piece_bytes, &mine)
                               : write_pieces_at_position(io, inode, bytes, plan.piece_bytes);
 
-    return write_around(io, io->iov, io->count, io->off, inode);
+    return write_around(io, io->iov, io->count, io->off, inode, &no_tail);
 }

@@ -268,6 +268,7 @@ static void settings_of(int fd, struct file_state *fs)
     fs->punch = (uint8_t)s->punch;
     fs->stat_mode = (uint8_t)s->stat_mode;
     fs->fsync_mode = (uint8_t)s->fsync_mode;
+    fs->preextend = (uint8_t)s->preextend;
 }
 
 void file_refuse(struct file_state *fs, uint32_t reason)
@@ -296,7 +297,7 @@ static bool describe(int fd, struct rl_inode *inode, uint32_t gen)
     fs->never = fs->asked = fs->refusal = fs->refusals = 0;
     fs->refused_ns = 0;
     memset(fs->writing, 0, sizeof fs->writing);
-    fs->writing_anywhere = fs->putting = fs->armed = 0;
+    fs->writing_anywhere = fs->putting = fs->armed = fs->tail = 0;
     fs->syncing = fs->callers = fs->crowd[0] = fs->crowd[1] = fs->crowd_calls = 0;
     memset(&fs->pace, 0, sizeof fs->pace);
     settings_of(fd, fs);

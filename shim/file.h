@@ -40,7 +40,7 @@ struct file_state {
     uint64_t queued_at_ns; /* CLOCK_REALTIME_COARSE of the newest queued punch, since 1970 */
     /* settings in force for this file */
     uint64_t punch_delay_ns, punch_call_max_bytes, split_bytes, hold_target_ns;
-    uint8_t gate, share, punch, stat_mode, fsync_mode;
+    uint8_t gate, share, punch, stat_mode, fsync_mode, preextend;
     /* flush.c: real syncs under way; callers there; how many callers there were at one time, at the
      * most, in this stretch of calls and the one before; calls in this stretch. */
     uint32_t syncing, callers, crowd[2], crowd_calls;
@@ -61,6 +61,9 @@ struct file_state {
         uint32_t more;        /* sixty-fourths of mean that are asked for beyond it */
         uint32_t behind;      /* the last window stayed behind the best */
     } pace;
+    uint32_t tail;            /* tail.h: flags and members; a futex */
+    uint32_t tail_seq;        /* tails begun */
+    uint64_t shown, extended; /* the size as the program knows it, and as the kernel does */
     uint32_t armed; /* on, and every call that began before it was is over: punches may queue */
 };
 

@@ -2,6 +2,7 @@
 /* settle: see settle.h. The worker does the work; here is who waits for what. */
 #include "evict.h"
 #include "settle.h"
+#include "tail.h"
 #include "worker.h"
 
 #define RELEASE_WAIT_NS 10000000u
@@ -62,9 +63,32 @@ static bool table_is_off(struct rl_inode *inode, uint64_t a, uint64_t b)
     return rl_load_32(&inode->table.act) >> 2 != a; /* off by now is seen by wait_until */
 }
 
+/* Flushing does not care how long a file is, stat knows without (tail_shown), and a write that
+ * looks for space or for its place may be what the tail waits for. */
+static bool size_matters(enum why why)
+{
+    switch (why) {
+    case WHY_fsync:
+    case WHY_syncfs:
+    case WHY_msync:
+    case WHY_stat:
+    case WHY_statfs:
+    case WHY_space:
+    case WHY_write:
+    case WHY_read:
+        return false;
+    default:
+        return true;
+    }
+}
+
 void settle_inode(struct rl_inode *inode, enum why why)
 {
-    if (inode == NULL || !is_on(inode) || rl_table_empty(&inode->table))
+    if (inode == NULL || !is_on(inode))
+        return;
+    if (unlikely(tail_busy(inode)) && size_matters(why))
+        tail_give_back(inode);
+    if (rl_table_empty(&inode->table))
         return;
     wait_until(inode, why, pass_is_done, (uint64_t)rl_load_32(&inode->table.pass_begun) + 1, 0);
 }
@@ -144,6 +168,7 @@ void settle_end_inode(struct rl_inode *inode, enum why why)
     act = rl_load_32(&inode->table.act);
     if (rl_table_close(&inode->table, act))
         stat_add(STAT_evidence_ended, 1);
+    tail_give_back(inode); /* the door is shut: no other begins */
     wait_until(inode, why, table_is_off, act >> 2, 0);
     wait_until_released(inode);
 }

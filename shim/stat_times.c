@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* stat_times: see stat_times.h. */
 #include "stat_times.h"
+#include "tail.h"
 
 static struct rl_inode *deferring(const struct stat_view *view)
 {
@@ -24,12 +25,16 @@ static bool older(const struct timespec *a, const struct timespec *b)
     return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec < b->tv_nsec);
 }
 
-bool stat_settle(const struct stat_view *view)
+bool stat_again(const struct stat_view *view, int looks)
 {
     struct rl_inode *inode = deferring(view);
     struct timespec at;
 
     if (inode == NULL)
+        return false;
+    if (view->moves != tail_moves() && rl_load_32(&file_state(inode)->tail_seq) != 0)
+        return true; /* the size may be one that was taken back since */
+    if (looks > 1)
         return false;
     if (!rl_table_empty(&inode->table)) {
         if (file_state(inode)->stat_mode != CFG_STAT_SETTLE &&
@@ -48,10 +53,18 @@ bool stat_times(struct stat_view *view)
 {
     struct rl_inode *inode = deferring(view);
     struct timespec at;
+    uint64_t size;
     bool changed = false;
 
-    if (inode == NULL || rl_table_empty(&inode->table))
+    if (inode == NULL)
         return false;
+    size = tail_shown(inode, view->size);
+    if (size != view->size) {
+        view->size = size;
+        changed = true;
+    }
+    if (rl_table_empty(&inode->table))
+        return changed;
     at = queued_at(inode);
     if (older(&view->mtime, &at)) {
         view->mtime = at;

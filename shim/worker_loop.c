@@ -17,6 +17,7 @@
 #include "log.h"
 #include "policy_split.h"
 #include "ring.h"
+#include "tail.h"
 #include "worker_impl.h"
 
 #define GATE_LIMIT_NS   1000000000u /* longest wait for pieces: a limit may stop one for 0.1 s */
@@ -302,8 +303,10 @@ static uint64_t pass_due_ns(const struct job *job)
     const struct rl_table *t = &job->inode->table;
     uint64_t first_ns = rl_load_64(&t->first_ns);
 
-    if (rl_load_32(&t->want_all) != 0 || act_of(job) == RL_ACT_DRAINING)
+    if (rl_load_32(&t->want_all) != 0)
         return 1;
+    if (act_of(job) == RL_ACT_DRAINING && !(tail_busy(job->inode) && rl_table_empty(t)))
+        return 1; /* with a tail: its end wakes us */
     if (rl_load_32(&proc.arena->pool.used) > rl_load_32(&proc.arena->pool.limit) / 2)
         return 1;
     /* Half of the delay for waiting, the other half for getting it done. */
@@ -430,6 +433,8 @@ static bool work(uint64_t now_ns, uint64_t *wake_ns, struct rl_gate **gate)
 
         if (job->inode == NULL)
             continue;
+        if (tail_busy(job->inode))
+            job->used_ns = now_ns;
         if (quiet || (now_ns - job->used_ns > WORKER_IDLE_NS && rl_table_empty(&job->inode->table)))
             rl_table_close(&job->inode->table, rl_load_32(&job->inode->table.act));
         arm(job, now_ns);
@@ -439,7 +444,8 @@ static bool work(uint64_t now_ns, uint64_t *wake_ns, struct rl_gate **gate)
             ready[n++] = job;
         else if (job->out)
             *gate = &job->inode->gate;
-        if (!job->out && !job->in_pass && rl_drain_close(&job->inode->table)) {
+        if (!job->out && !job->in_pass && !tail_busy(job->inode) &&
+            rl_drain_close(&job->inode->table)) {
             turn_off(i);
             continue;
         }

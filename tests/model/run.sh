@@ -47,8 +47,9 @@ mkdir -p "$save" 2>/dev/null && [ -w "$save" ] || save=${TMPDIR:-/tmp}
 work=$(mktemp -d "${TMPDIR:-/tmp}/model-run.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
 
-deferred() {
-    find "$1" -type f -exec grep -aho "\"$deferred_counter\"[: ]*[0-9]*" {} + |
+# total COUNTER DIR: its sum over the reports there
+total() {
+    find "$2" -type f -exec grep -aho "\"$1\"[: ]*[0-9]*" {} + |
         awk -F '[: ]+' '{ n += $NF } END { print n + 0 }'
 }
 
@@ -73,20 +74,21 @@ leg() {
     fi
     [ $ret -ne 0 ] && return $ret
     [ "$shim" = none ] && return 0
-    n=$(deferred "$report")
+    n=$(total "$deferred_counter" "$report")
     if [ "$n" -eq 0 ]; then
         echo "FAIL: $name: no report in $report counts a $deferred_counter above 0, so the shim" \
             "was not tested"
         return 1
     fi
-    echo "$name: $n punches deferred"
+    echo "$name: $n punches deferred, files extended ahead of a write $(total tail_begun "$report") times," \
+        "cut again $(total tail_cut "$report")"
 }
 
 both_legs() {
     local fs=$1 secs=$2 dir=$3
     leg "$fs-defaults" "$secs" "$dir" || return
     leg "$fs-tight" "$secs" "$dir" RLSHIM_SHARE=private RLSHIM_PUNCH_DELAY=2ms \
-        RLSHIM_PUNCH_BACKLOG=16 RLSHIM_PUNCH_CALL_MAX=64K
+        RLSHIM_PUNCH_BACKLOG=16 RLSHIM_PUNCH_CALL_MAX=64K RLSHIM_PREEXTEND=on
 }
 
 # Runs itself inside the lab, which knows the directory only then.
