@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tail DIR SECONDS [NAME]: what is seen of a file that is extended ahead of big direct writes.
+ * tail DIR SECONDS|full [NAME]: what is seen of a file that is extended ahead of big direct writes.
  *
  * One appender writes blocks that each hold their own number, so that whoever reads one knows
  * whether it is the right one. Meanwhile, each with a descriptor of its own:
@@ -10,7 +10,7 @@
  *   - disturbers do what takes the extension back: O_APPEND, copies, a fork whose child looks;
  *     or write beside the appender, into places of their own behind it.
  * Two rounds: readers alone, then with disturbers. At the end every block must be there and the
- * size must be what was written. With NAME the file keeps its name (share = private).
+ * size must be what was written. full: one round, until the disk is full. With NAME the file keeps its name (share = private).
  *
  * Prints "ok: ..." and exits with 0, or says what was seen and exits with 1; 77: no O_DIRECT here.
  */
@@ -268,6 +268,32 @@ static void *disturber(void *arg)
     return NULL;
 }
 
+/* Until the disk is full. A write that fails in the middle leaves what it said, and no more. */
+static void *filler(void *arg)
+{
+    int fd = reopen(O_WRONLY | O_DIRECT);
+    char *buf = blocks(APPEND);
+    uint64_t at = HEAD;
+
+    (void)arg;
+    for (;;) {
+        ssize_t n;
+
+        stamp(buf, APPEND, at);
+        n = pwrite(fd, buf, APPEND, (off_t)at);
+        if (n < 0 && errno != ENOSPC)
+            wrong("a full disk says something else", at, (uint64_t)errno);
+        if (n <= 0)
+            break;
+        at += (uint64_t)n;
+    }
+    atomic_store(&placed, at);
+    atomic_store(&over, true);
+    free(buf);
+    close(fd);
+    return NULL;
+}
+
 static void round_of(const char *name, unsigned seconds, void *(*const *body)(void *),
                      void *const *args, int n)
 {
@@ -316,6 +342,7 @@ int main(int argc, char **argv)
 {
     static void *(*const alone[])(void *) = {appender, reader, reader, puncher};
     static void *(*const company[])(void *) = {appender, beside, beside, puncher, disturber};
+    static void *(*const full[])(void *) = {filler, reader, reader, puncher};
     static void *const direct[] = {NULL, NULL, "direct", NULL};
     static void *const nothing[5];
 
@@ -329,6 +356,10 @@ int main(int argc, char **argv)
     }
     if (argc < 4)
         unlink(path);
+    if (strcmp(argv[2], "full") == 0) {
+        round_of("until the disk is full", 60, full, direct, 4);
+        return atomic_load(&failed) != 0;
+    }
     round_of("one appender, its readers", (unsigned)atoi(argv[2]), alone, direct, 4);
     if (atomic_load(&failed) == 0)
         round_of("writers, and calls that need the true size", (unsigned)atoi(argv[2]), company,

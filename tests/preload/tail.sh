@@ -60,6 +60,15 @@ if [ "$begun" = 0 ]; then
 fi
 [ "$(counter tail_cut)" -gt 0 ] || not_ok "nothing took an extension back"
 
+# A disk that gets full: most of it is taken, so that this takes no time.
+head -c 2600M /dev/zero >"$LAB_DIR/most"
+for library in '' "$lib"; do
+    seconds=full run "$library" -- && grep -q 'ok: until the disk is full' <<<"$out" ||
+        not_ok "a disk that gets full${library:+, with the shim}: $out"
+done
+rm -f -- "$LAB_DIR/most"
+[ "$(counter tail_begun)" -gt 0 ] || not_ok "nothing was extended on a disk that got full"
+
 run "$lib" RLSHIM_PREEXTEND=off -- || not_ok "preextend = off: $out"
 [ "$(counter tail_begun)" = 0 ] || not_ok "preextend = off extends files"
 
