@@ -63,8 +63,9 @@ fi
 # A disk that gets full: most of it is taken, so that this takes no time.
 head -c 2600M /dev/zero >"$LAB_DIR/most"
 for library in '' "$lib"; do
-    seconds=full run "$library" -- && grep -q 'ok: until the disk is full' <<<"$out" ||
+    if ! seconds=full run "$library" -- || ! grep -q 'ok: until the disk is full' <<<"$out"; then
         not_ok "a disk that gets full${library:+, with the shim}: $out"
+    fi
 done
 rm -f -- "$LAB_DIR/most"
 [ "$(counter tail_begun)" -gt 0 ] || not_ok "nothing was extended on a disk that got full"
