@@ -20,19 +20,15 @@
  *   remedies       ["gate", ...]: the same for `remedy`; -1 none
  *   bucket_bits    [6, 2]: histogram.h's HIST_FIRST_BITS and HIST_STEP_BITS
  *   calls          [CALLS of act 0, CALLS of act 1, ...]
- *   cures          [one a remedy: CALLS with more members: saved_ns; worst: STALL and worst_would_ns,
- *                  if there was a slow one]
- *   files          [CALLS with more members: path ("" not known), dev, ino, nameless, received,
- *                  other (pid of a stranger that has it open, 0 none was seen), and
- *                  by: [remedy, calls, saved_ns, ...]]; the most stalled first
- *   other_files    CALLS of the files that the table had no room for
- *   looks, looks_blind   how often the machine's processes were looked at for `other`; whether
- *                  some could not be
- *   modules        [{path, build_id}]
- *   sites          [{act, calls, total_ns, worst_ns, cut, frames: [module, address, ...]}]: stacks
- *                  of slow calls, the innermost frame first; module -1: code of no file
- *   stalls         [STALL, ...]: the latest slow calls
- *   stalls_seen, stalls_traced   how many there were, how many with a call site
+ *   cures          [one a remedy: CALLS with more members: saved_ns; worst: STALL and
+ * worst_would_ns, if there was a slow one] files          [CALLS with more members: path ("" not
+ * known), dev, ino, nameless, received, other (pid of a stranger that has it open, 0 none was
+ * seen), and by: [remedy, calls, saved_ns, ...]]; the most stalled first other_files    CALLS of
+ * the files that the table had no room for looks, looks_blind   how often the machine's processes
+ * were looked at for `other`; whether some could not be modules        [{path, build_id}] sites
+ * [{act, calls, total_ns, worst_ns, cut, frames: [module, address, ...]}]: stacks of slow calls,
+ * the innermost frame first; module -1: code of no file stalls         [STALL, ...]: the latest
+ * slow calls stalls_seen, stalls_traced   how many there were, how many with a call site
  *
  *   CALLS  {calls, total_ns, worst_ns, stalled, stalled_ns, hist: [bucket, count, ...]}
  *          stalled: of threshold_ns and more. total_ns of a file is the sum of its histogram.

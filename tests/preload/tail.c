@@ -10,7 +10,8 @@
  *   - disturbers do what takes the extension back: O_APPEND, copies, a fork whose child looks;
  *     or write beside the appender, into places of their own behind it.
  * Two rounds: readers alone, then with disturbers. At the end every block must be there and the
- * size must be what was written. full: one round, until the disk is full. With NAME the file keeps its name (share = private).
+ * size must be what was written. full: one round, until the disk is full. With NAME the file keeps
+ * its name (share = private).
  *
  * Prints "ok: ..." and exits with 0, or says what was seen and exits with 1; 77: no O_DIRECT here.
  */
