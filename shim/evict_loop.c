@@ -8,6 +8,7 @@
  */
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <linux/quota.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -15,6 +16,11 @@
 
 #include "evict_impl.h"
 #include "policy_evict.h"
+
+#ifndef SYS_quotactl_fd
+#define SYS_quotactl_fd 443 /* Linux 5.14; the same on every processor */
+#endif
+#define QUOTA_BLOCK_BYTES 1024u
 
 #define IDLE_NS  200000000u
 #define TICK_NS  100000000u
@@ -101,6 +107,32 @@ static bool same(int fd, const struct evict_ask *a)
            stx.stx_ino == a->ino;
 }
 
+static void least(uint64_t *left, uint64_t limit, uint64_t used)
+{
+    uint64_t rest = limit > used ? limit - used : 0;
+
+    if (limit != 0 && rest < *left)
+        *left = rest;
+}
+
+/* What the file's owner and group may still use, where quota is on and may be asked for. Not of a
+ * project: statfs knows that one, in its directories. */
+static void quota_left(int fd, const struct statx *stx, uint64_t *bytes, uint64_t *files)
+{
+    const uint32_t ids[] = {[USRQUOTA] = stx->stx_uid, [GRPQUOTA] = stx->stx_gid};
+
+    for (int type = USRQUOTA; type <= GRPQUOTA; type++) {
+        struct if_dqblk q = {0};
+
+        if (rl_raw(SYS_quotactl_fd, fd, QCMD(Q_GETQUOTA, type), ids[type], &q) != 0)
+            continue;
+        least(bytes, q.dqb_bhardlimit * QUOTA_BLOCK_BYTES, q.dqb_curspace);
+        least(bytes, q.dqb_bsoftlimit * QUOTA_BLOCK_BYTES, q.dqb_curspace);
+        least(files, q.dqb_ihardlimit, q.dqb_curinodes);
+        least(files, q.dqb_isoftlimit, q.dqb_curinodes);
+    }
+}
+
 /* Room, and a file system that was tested. */
 static bool may_be_held(int fd, const struct evict_ask *a)
 {
@@ -108,18 +140,25 @@ static bool may_be_held(int fd, const struct evict_ask *a)
     enum file_kind kind = fs_kind_of(fd);
     uint64_t oldest_ns = rl_load_64(&evict.oldest_ns);
     uint64_t most = s->evict_files_max < EVICT_HELD ? s->evict_files_max : EVICT_HELD;
+    uint64_t free_bytes, free_files;
     struct statfs fs;
+    struct statx stx;
 
     fs_kind_learn((uint32_t)(a->dev >> 32), (uint32_t)a->dev, kind);
-    if (kind == FILE_KIND_NONE || kind == FILE_KIND_TMPFS || rl_raw(SYS_fstatfs, fd, &fs) != 0)
+    if (kind == FILE_KIND_NONE || kind == FILE_KIND_TMPFS || rl_raw(SYS_fstatfs, fd, &fs) != 0 ||
+        rl_raw(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_UID | STATX_GID, &stx) != 0)
         return false;
+    free_bytes = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize;
+    free_files = fs.f_files != 0 ? (uint64_t)fs.f_ffree : UINT64_MAX;
+    quota_left(fd, &stx, &free_bytes, &free_files);
     if (policy_evict_fits(
             &(struct evict_room){
                 .files = rl_load_32(&evict.files),
                 .files_max = (uint32_t)most,
                 .bytes = rl_load_64(&evict.bytes),
                 .bytes_max = s->evict_bytes_max == CFG_AUTO ? 0 : s->evict_bytes_max,
-                .free_bytes = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize,
+                .free_bytes = free_bytes,
+                .free_files = free_files,
                 .oldest_ns = oldest_ns != 0 ? rl_now_ns() - oldest_ns : 0,
                 .hold_max_ns = a->hold_max_ns,
                 .rate = s->evict_rate_bytes,

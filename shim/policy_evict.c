@@ -30,7 +30,8 @@ bool policy_evict_fits(const struct evict_room *r, uint64_t bytes)
 {
     uint64_t most = r->bytes_max != 0 ? r->bytes_max : r->free_bytes / FREE_SHARE;
 
-    if (r->files >= r->files_max || r->oldest_ns >= r->hold_max_ns)
+    if (r->files >= r->files_max || r->files >= r->free_files / FREE_SHARE ||
+        r->oldest_ns >= r->hold_max_ns)
         return false;
     /* At this rate the last would be held for too long. */
     if (r->rate != 0 &&

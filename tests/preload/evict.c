@@ -177,6 +177,33 @@ static void *one_unlink(void *arg)
     return (void *)(intptr_t)unlink(big);
 }
 
+/* Without a free inode the next mkdir, which nobody makes once more, needs that of the big file. */
+static void inodes(void)
+{
+    char many[300], path[400];
+    int n = 0;
+
+    snprintf(many, sizeof many, "%s/many", dir);
+    mkdir(many, 0700);
+    make(big, BIG);
+    for (;; n++) {
+        snprintf(path, sizeof path, "%s/%d", many, n);
+        if (mknod(path, S_IFREG | 0600, 0) != 0)
+            break;
+    }
+    check("no inode is left", errno == ENOSPC && n > 100);
+    check("unlink without inodes", unlink(big) == 0);
+    snprintf(path, sizeof path, "%s/new", dir);
+    check("mkdir after it", mkdir(path, 0700) == 0);
+    rmdir(path);
+    while (n-- > 0) {
+        snprintf(path, sizeof path, "%s/%d", many, n);
+        unlink(path);
+    }
+    rmdir(many);
+    held_before = rl_counter("evict_files");
+}
+
 static void space(void)
 {
     static char buf[1 << 20];
@@ -209,6 +236,9 @@ static void space(void)
     wrong |= n != 64;
     close(fd);
     unlink(other);
+
+    if (counts_at_once)
+        inodes();
 
     /* A child made right after keeps nothing alive, and neither does a thread. */
     before = free_bytes();

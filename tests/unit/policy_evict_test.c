@@ -51,7 +51,8 @@ static void a_file_is_held_only_where_its_freeing_takes_long(void **state)
             fail_msg("%s", rows[i].what);
 }
 
-#define ROOM .files = 3, .files_max = 256, .bytes = GIB, .free_bytes = 100 * GIB, .hold_max_ns = S
+#define ROOM .files = 3, .files_max = 256, .bytes = GIB, .free_bytes = 100 * GIB, .hold_max_ns = S,     \
+    .free_files = UINT64_MAX
 
 static void what_is_held_is_bounded(void **state)
 {
@@ -67,6 +68,10 @@ static void what_is_held_is_bounded(void **state)
         {"as many bytes as allowed", {ROOM, .bytes_max = 3 * GIB}, true},
         {"one too many", {ROOM, .bytes_max = 3 * GIB - 1}, false},
         {"more held than allowed", {ROOM, .bytes_max = MIB}, false},
+        {"inodes enough", {ROOM, .free_files = 40}, true},
+        {"few inodes", {ROOM, .free_files = 39}, false},
+        {"few inodes, bytes as asked for", {ROOM, .free_files = 39, .bytes_max = 9 * GIB}, false},
+        {"no inode left", {ROOM, .free_files = 0, .files = 0}, false},
         {"held for a while", {ROOM, .oldest_ns = S - 1}, true},
         {"held for too long", {ROOM, .oldest_ns = S}, false},
         {"fast enough", {ROOM, .rate = 2 * GIB}, true},
