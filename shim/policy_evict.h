@@ -41,8 +41,8 @@ uint64_t policy_evict_learn(uint64_t ns_per_mib, uint64_t bytes, uint64_t took_n
 struct evict_room {
     uint32_t files, files_max;
     uint64_t bytes, bytes_max; /* held; bytes_max 0: a tenth of free_bytes */
-    uint64_t free_bytes; /* on the file system, or what is left of a quota */
-    uint64_t free_files; /* the same in inodes; UINT64_MAX where they are made as needed */
+    uint64_t free_bytes;       /* on the file system, or what is left of a quota */
+    uint64_t free_files;       /* the same in inodes; UINT64_MAX where they are made as needed */
     uint64_t oldest_ns, hold_max_ns; /* how long the oldest has been held, 0 none */
     uint64_t rate;                   /* bytes a second, 0 no limit */
 };

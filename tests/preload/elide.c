@@ -109,15 +109,14 @@ static void tell(const char *what, const char *path, long result, int error)
     int there = stat(path, &st);
 
     elided += rl_counter("truncate_elided") != elided_before;
-    printf("%s: %s errno %d, size %lld blocks %lld mode %o mtime %d ctime %d atime %d same %d "
-           "heard %s\n",
-           what, result < 0 ? "fails" : "works", result < 0 ? error : 0, (long long)st.st_size,
-           (long long)st.st_blocks, st.st_mode,
-           there == 0 ? moved(&before.st_mtim, &st.st_mtim) : 9,
-           there == 0 ? moved(&before.st_ctim, &st.st_ctim) : 9,
-           there == 0 ? moved(&before.st_atim, &st.st_atim) : 9,
-           moved(&before.st_mtim, &st.st_mtim) != 1 || moved(&st.st_mtim, &st.st_ctim) == 0,
-           events);
+    printf(
+        "%s: %s errno %d, size %lld blocks %lld mode %o mtime %d ctime %d atime %d same %d "
+        "heard %s\n",
+        what, result < 0 ? "fails" : "works", result < 0 ? error : 0, (long long)st.st_size,
+        (long long)st.st_blocks, st.st_mode, there == 0 ? moved(&before.st_mtim, &st.st_mtim) : 9,
+        there == 0 ? moved(&before.st_ctim, &st.st_ctim) : 9,
+        there == 0 ? moved(&before.st_atim, &st.st_atim) : 9,
+        moved(&before.st_mtim, &st.st_mtim) != 1 || moved(&st.st_mtim, &st.st_ctim) == 0, events);
 }
 
 /* The error is the call's: arguments are evaluated in any order. */

@@ -51,7 +51,8 @@ static void a_file_is_held_only_where_its_freeing_takes_long(void **state)
             fail_msg("%s", rows[i].what);
 }
 
-#define ROOM .files = 3, .files_max = 256, .bytes = GIB, .free_bytes = 100 * GIB, .hold_max_ns = S,     \
+#define ROOM                                                                                       \
+    .files = 3, .files_max = 256, .bytes = GIB, .free_bytes = 100 * GIB, .hold_max_ns = S,         \
     .free_files = UINT64_MAX
 
 static void what_is_held_is_bounded(void **state)
