@@ -217,7 +217,7 @@ static bool may_hold(void)
     return state_works() && rl_load_32(&proc.ending) == 0;
 }
 
-static bool pays(const struct statx *stx, uint32_t links, const struct settings *s)
+static bool pays(const struct statx *stx, uint32_t links, const struct file_rules *s)
 {
     return policy_evict_pays(&(struct evict_facts){
         .works = true,
@@ -232,7 +232,7 @@ static bool pays(const struct statx *stx, uint32_t links, const struct settings 
 }
 
 /* Not held: if it is not small, how long it takes is worth knowing. */
-static void watch(const struct statx *stx, const struct settings *s, struct evict_hold *hold)
+static void watch(const struct statx *stx, const struct file_rules *s, struct evict_hold *hold)
 {
     if (stx->stx_blocks * SECTOR < s->evict_min_bytes || s->evict != CFG_EVICT_DEFER ||
         hold->slot != EVICT_NOTHING)
@@ -244,17 +244,15 @@ static void watch(const struct statx *stx, const struct settings *s, struct evic
     hold->began_ns = rl_now_ns();
 }
 
-/* Apart, because of its stack: handlers delete files too. */
-static __attribute__((noinline)) void consider(int dirfd, const char *path, const struct statx *stx,
-                                               struct evict_hold *hold)
+static void consider(int dirfd, const char *path, const struct statx *stx, struct evict_hold *hold)
 {
-    struct settings own;
-    const struct settings *s = file_settings_at(dirfd, path, &own);
+    struct file_rules rules;
 
-    if (s != NULL && pays(stx, 1, s))
-        ask(stx, dirfd, path, false, s->evict_hold_max_ns, hold);
-    if (s != NULL)
-        watch(stx, s, hold);
+    if (!file_rules_at(dirfd, path, &rules))
+        return;
+    if (pays(stx, 1, &rules))
+        ask(stx, dirfd, path, false, rules.evict_hold_max_ns, hold);
+    watch(stx, &rules, hold);
 }
 
 static bool look(int dirfd, const char *path, struct statx *stx)
@@ -318,12 +316,10 @@ static bool worth_a_look(void)
     return true;
 }
 
-static __attribute__((noinline)) void consider_close(int fd, const struct statx *stx,
-                                                     struct evict_hold *hold)
+static void consider_close(int fd, const struct statx *stx, struct evict_hold *hold)
 {
     char path[32] = "/proc/self/fd/";
-    struct settings own;
-    const struct settings *s = file_settings_of(fd, &own);
+    struct file_rules rules;
     size_t len = strlen(path);
     char digits[12];
     int n = 0;
@@ -333,9 +329,10 @@ static __attribute__((noinline)) void consider_close(int fd, const struct statx 
     while (n > 0)
         path[len++] = digits[--n];
     path[len] = '\0';
-    if (pays(stx, 0, s))
-        ask(stx, AT_FDCWD, path, true, s->evict_hold_max_ns, hold);
-    watch(stx, s, hold);
+    file_rules_of(fd, &rules);
+    if (pays(stx, 0, &rules))
+        ask(stx, AT_FDCWD, path, true, rules.evict_hold_max_ns, hold);
+    watch(stx, &rules, hold);
 }
 
 void evict_begin_close(int fd, struct evict_hold *hold)

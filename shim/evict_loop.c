@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <linux/quota.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -21,6 +22,7 @@
 #define SYS_quotactl_fd 443 /* Linux 5.14; the same on every processor */
 #endif
 #define QUOTA_BLOCK_BYTES 1024u
+#define CPU_WORDS         (8192 / (8 * sizeof(unsigned long))) /* the most that Linux can have */
 
 #define IDLE_NS  200000000u
 #define TICK_NS  100000000u
@@ -58,9 +60,26 @@ static void pause_for(uint64_t ns)
     }
 }
 
+/* It was made by whoever deleted first, which may be a real-time thread on a processor of its own:
+ * freeing for a second with its priority, there, would be worse than in the call. */
+static void be_ordinary(void)
+{
+    const struct sched_param none = {0};
+    long policy = rl_raw(SYS_sched_getscheduler, 0) & ~(long)SCHED_RESET_ON_FORK;
+    unsigned long cpus[CPU_WORDS];
+    long bytes =
+        rl_raw(SYS_sched_getaffinity, proc.pid, sizeof cpus, cpus); /* the first thread's */
+
+    if (policy == SCHED_FIFO || policy == SCHED_RR)
+        rl_raw(SYS_sched_setscheduler, 0, SCHED_OTHER, &none);
+    if (bytes > 0)
+        rl_raw(SYS_sched_setaffinity, 0, bytes, cpus);
+}
+
 static int close_loop(void *arg)
 {
     (void)arg;
+    be_ordinary();
     rl_raw(SYS_prctl, PR_SET_NAME, "rlshim-free");
     for (;;) {
         uint32_t posted = rl_load_32(&evict.posted);

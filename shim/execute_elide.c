@@ -113,10 +113,9 @@ static enum elide judge(const struct statx *stx, uint64_t wanted, enum cut *cut)
 
 static bool elides_at(int dirfd, const char *path)
 {
-    struct settings own;
-    const struct settings *s = file_settings_at(dirfd, path, &own);
+    struct file_rules rules;
 
-    return s != NULL && s->truncate_mode != CFG_TRUNCATE_SYNC;
+    return file_rules_at(dirfd, path, &rules) && rules.truncate_mode != CFG_TRUNCATE_SYNC;
 }
 
 /* A look costs as much as any system call. A program whose truncating opens find nothing to leave
@@ -169,14 +168,16 @@ bool elide_opened(int fd)
 
 enum elide elide_truncate(int fd, off_t len)
 {
-    struct settings own;
+    struct file_rules rules;
     enum elide elide;
     struct statx stx;
     enum cut cut;
 
     if (len < 0 || !state_works() || !look(fd, "", AT_EMPTY_PATH, &stx) ||
-        stx.stx_size != (uint64_t)len ||
-        file_settings_of(fd, &own)->truncate_mode == CFG_TRUNCATE_SYNC)
+        stx.stx_size != (uint64_t)len)
+        return ELIDE_NO;
+    file_rules_of(fd, &rules);
+    if (rules.truncate_mode == CFG_TRUNCATE_SYNC)
         return ELIDE_NO;
     elide = judge(&stx, (uint64_t)len, &cut);
     if (elide != ELIDE_YES)

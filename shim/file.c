@@ -217,58 +217,123 @@ static bool name_of(int fd, char *path, size_t bytes)
     return true;
 }
 
-const struct settings *file_settings_of(int fd, struct settings *own)
+static void rules_from(const struct settings *s, struct file_rules *rules)
 {
-    const struct config *config = state_config();
-    char path[PATH_MAX];
-
-    if (config == NULL || !cfg_has_paths(config) || !name_of(fd, path, sizeof path) ||
-        !cfg_path_matches(config, path))
-        return &proc.settings;
-    cfg_settings(config, proc.program, path, own);
-    return own;
+    *rules = (struct file_rules){
+        .punch_delay_ns = s->punch_delay_ns,
+        .punch_call_max_bytes = s->punch_call_max_bytes,
+        .split_bytes = s->split_bytes,
+        .hold_target_ns = s->hold_target_ns,
+        .evict_min_bytes = s->evict_min_bytes,
+        .evict_hold_max_ns = s->evict_hold_max_ns,
+        .share = s->share,
+        .punch = s->punch,
+        .stat_mode = s->stat_mode,
+        .fsync_mode = s->fsync_mode,
+        .preextend = s->preextend,
+        .truncate_mode = s->truncate_mode,
+        .evict = s->evict,
+        .gate = s->gate,
+    };
 }
 
-const struct settings *file_settings_at(int dirfd, const char *path, struct settings *own)
+/* Room for a path and all the settings, which is more than a handler's stack may have. Whoever is
+ * jumped out of keeps his for good; where none is left the settings are the program's. */
+#define SCRATCHES 16
+
+static struct scratch {
+    uint32_t taken;
+    char path[PATH_MAX];
+    struct settings settings;
+} scratches[SCRATCHES];
+
+static struct scratch *scratch_take(void)
+{
+    for (int i = 0; i < SCRATCHES; i++) {
+        uint32_t none = 0;
+
+        if (rl_cas_32(&scratches[i].taken, &none, 1))
+            return &scratches[i];
+    }
+    return NULL;
+}
+
+/* The path that a call was given, from the root. */
+static bool absolute(int dirfd, const char *path, char *to, size_t bytes)
+{
+    size_t n = 0;
+    long got;
+
+    if (path[0] != '/') {
+        if (dirfd == AT_FDCWD) {
+            got = rl_raw(SYS_getcwd, to, bytes);
+            n = got > 1 ? (size_t)got - 1 : 0;
+        } else if (name_of(dirfd, to, bytes)) {
+            n = strlen(to);
+        }
+        if (n == 0 || n + strlen(path) + 2 > bytes)
+            return false;
+        to[n++] = '/';
+    }
+    if (n + strlen(path) + 1 > bytes)
+        return false;
+    strcpy(to + n, path);
+    return true;
+}
+
+/* path NULL: of what fd is. */
+static bool rules_by_name(const struct config *config, int fd, const char *path,
+                          struct file_rules *rules)
+{
+    struct scratch *s = scratch_take();
+    bool known;
+
+    if (s == NULL)
+        return true;
+    known = path != NULL ? absolute(fd, path, s->path, sizeof s->path)
+                         : name_of(fd, s->path, sizeof s->path);
+    if (known && cfg_path_matches(config, s->path)) {
+        cfg_settings(config, proc.program, s->path, &s->settings);
+        rules_from(&s->settings, rules);
+    }
+    rl_store_32(&s->taken, 0);
+    return known;
+}
+
+void file_rules_of(int fd, struct file_rules *rules)
 {
     const struct config *config = state_config();
-    char absolute[PATH_MAX];
-    long n;
 
-    if (config == NULL || !cfg_has_paths(config))
-        return &proc.settings;
-    if (path[0] != '/') {
-        if (dirfd == AT_FDCWD)
-            n = rl_raw(SYS_getcwd, absolute, sizeof absolute) - 1;
-        else
-            n = name_of(dirfd, absolute, sizeof absolute) ? (long)strlen(absolute) : -1;
-        if (n <= 0 || (size_t)n + strlen(path) + 2 > sizeof absolute)
-            return NULL;
-        absolute[n] = '/';
-        strcpy(absolute + n + 1, path);
-        path = absolute;
-    }
-    cfg_settings(config, proc.program, path, own);
-    return own;
+    rules_from(&proc.settings, rules);
+    if (config != NULL && cfg_has_paths(config))
+        rules_by_name(config, fd, NULL, rules);
+}
+
+bool file_rules_at(int dirfd, const char *path, struct file_rules *rules)
+{
+    const struct config *config = state_config();
+
+    rules_from(&proc.settings, rules);
+    return config == NULL || !cfg_has_paths(config) || rules_by_name(config, dirfd, path, rules);
 }
 
 /* The settings for this file. A [path] section goes by the name at the first question rather than
  * at the open, so that opens cost nothing. */
 static void settings_of(int fd, struct file_state *fs)
 {
-    struct settings own;
-    const struct settings *s = file_settings_of(fd, &own);
+    struct file_rules r;
 
-    fs->punch_delay_ns = s->punch_delay_ns;
-    fs->punch_call_max_bytes = s->punch_call_max_bytes;
-    fs->split_bytes = s->split_bytes;
-    fs->hold_target_ns = s->hold_target_ns;
-    fs->gate = s->gate;
-    fs->share = (uint8_t)s->share;
-    fs->punch = (uint8_t)s->punch;
-    fs->stat_mode = (uint8_t)s->stat_mode;
-    fs->fsync_mode = (uint8_t)s->fsync_mode;
-    fs->preextend = (uint8_t)s->preextend;
+    file_rules_of(fd, &r);
+    fs->punch_delay_ns = r.punch_delay_ns;
+    fs->punch_call_max_bytes = r.punch_call_max_bytes;
+    fs->split_bytes = r.split_bytes;
+    fs->hold_target_ns = r.hold_target_ns;
+    fs->gate = r.gate;
+    fs->share = (uint8_t)r.share;
+    fs->punch = (uint8_t)r.punch;
+    fs->stat_mode = (uint8_t)r.stat_mode;
+    fs->fsync_mode = (uint8_t)r.fsync_mode;
+    fs->preextend = (uint8_t)r.preextend;
 }
 
 void file_refuse(struct file_state *fs, uint32_t reason)

@@ -89,10 +89,24 @@ struct rl_inode *file_by_identity(uint64_t dev, uint64_t ino);
  * after twice as long each time, up to 3.2 s. */
 void file_refuse(struct file_state *fs, uint32_t reason);
 
-/* The settings for the file behind fd, by its present name, or at a path that was given to a call:
- * either *own, filled, or the program's. NULL where the path cannot be made absolute. */
-const struct settings *file_settings_of(int fd, struct settings *own);
-const struct settings *file_settings_at(int dirfd, const char *path, struct settings *own);
+/* What the settings say about one file. Not all of them: handlers ask, on stacks of 8 KiB. */
+struct file_rules {
+    uint64_t punch_delay_ns, punch_call_max_bytes, split_bytes, hold_target_ns;
+    uint64_t evict_min_bytes, evict_hold_max_ns;
+    enum cfg_share share;
+    enum cfg_punch punch;
+    enum cfg_stat_mode stat_mode;
+    enum cfg_fsync_mode fsync_mode;
+    enum cfg_preextend preextend;
+    enum cfg_truncate_mode truncate_mode;
+    enum cfg_evict evict;
+    bool gate;
+};
+
+/* For the file behind fd, by its present name, or at a path that was given to a call. False where
+ * that path cannot be made absolute. */
+void file_rules_of(int fd, struct file_rules *rules);
+bool file_rules_at(int dirfd, const char *path, struct file_rules *rules);
 
 /* Takes the settings anew, by the name that fd's file has now. */
 void file_settings(int fd, const struct rl_inode *inode);

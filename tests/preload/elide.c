@@ -12,10 +12,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/inotify.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -393,6 +395,49 @@ static void privileged(const char *path, const char *other)
     wait(NULL);
 }
 
+/* --- in a handler, on the smallest stack that programs give them --- */
+
+#define HANDLER_BYTES 5120
+#define GUARD_BYTES   (16 * 4096)
+
+static const char *handler_path, *handler_big;
+static int handler_fd, handler_says;
+
+static void on_signal(int sig)
+{
+    int fd = open(handler_path, O_WRONLY | O_TRUNC);
+
+    (void)sig;
+    handler_says = fd >= 0 && close(fd) == 0 && ftruncate(handler_fd, 0) == 0 &&
+                   fsync(handler_fd) == 0 && unlink(handler_big) == 0;
+}
+
+static void on_a_small_stack(const char *path, const char *other)
+{
+    size_t bytes = getauxval(AT_MINSIGSTKSZ) + HANDLER_BYTES;
+    struct sigaction act = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK};
+    char *at = mmap(NULL, GUARD_BYTES + bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    stack_t stack = {.ss_sp = at + GUARD_BYTES, .ss_size = bytes};
+    int fd;
+
+    learn(other);
+    make(path, 0, 0600);
+    make(other, 0, 0600);
+    fd = open(other, O_RDWR);
+    if (at == MAP_FAILED || mprotect(at + GUARD_BYTES, bytes, PROT_READ | PROT_WRITE) != 0 ||
+        sigaltstack(&stack, NULL) != 0 || fd < 0 || fallocate(fd, 0, 0, 8 << 20) != 0 ||
+        close(fd) != 0)
+        die("a small stack");
+    handler_path = path;
+    handler_big = other;
+    handler_fd = open(path, O_RDWR);
+    sigaction(SIGUSR1, &act, NULL);
+    begin(path);
+    raise(SIGUSR1);
+    tell("in a handler on a small stack", path, handler_says - 1, 0);
+    close(handler_fd);
+}
+
 int main(int argc, char **argv)
 {
     char path[512], other[512];
@@ -407,6 +452,7 @@ int main(int argc, char **argv)
     opens(path, other);
     others(path, other);
     sizes(path, other);
+    on_a_small_stack(path, other);
     if (geteuid() == 0)
         privileged(path, other);
     /* From here on a mapping could have been written to beyond the end of its file. */

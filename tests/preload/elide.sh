@@ -32,6 +32,13 @@ one() { # FS DIR: at least one is elided where WANTED is above 0
         echo "not ok: $fs: ${elided:-no count of} elided, expected $wanted or more (0: none)"
         failed=1
     fi
+    printf '[path %s/*]\ntruncate = elide\n' "$dir" >"$out/conf"
+    RLSHIM_CONF=$out/conf LD_PRELOAD=$lib "$program" "$dir" >"$out/elide" 2>"$out/count" ||
+        { echo "not ok: $fs: with settings for a path"; failed=1; }
+    if ! diff "$out/plain" "$out/elide" || ! grep -q "^elided $elided " "$out/count"; then
+        echo "not ok: $fs: with settings for a path: $(tail -n 1 "$out/count"), without $elided"
+        failed=1
+    fi
     RLSHIM_TRUNCATE=sync LD_PRELOAD=$lib "$program" "$dir" 2>"$out/count" >"$out/sync"
     if ! grep -qx 'elided 0 late 0' "$out/count" || ! diff "$out/plain" "$out/sync"; then
         echo "not ok: $fs: truncate = sync"

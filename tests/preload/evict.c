@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -304,7 +305,14 @@ static void watched(void)
     close(p.fd);
 }
 
-/* --- handlers and cancellation --- */
+static int tasks(void)
+{
+    struct stat st;
+
+    return stat("/proc/self/task", &st) == 0 ? (int)st.st_nlink - 2 : -1;
+}
+
+/* --- handlers, cancellation, other threads --- */
 
 static volatile sig_atomic_t ticks;
 
@@ -366,6 +374,67 @@ static void interrupted(void)
     held_before = rl_counter("evict_files");
 }
 
+/* Pinned, and real-time where that is allowed. */
+static void *unlinks_first(void *arg)
+{
+    struct sched_param high = {.sched_priority = 1};
+    cpu_set_t one;
+
+    (void)arg;
+    CPU_ZERO(&one);
+    CPU_SET(0, &one);
+    sched_setaffinity(0, sizeof one, &one);
+    pthread_setschedparam(pthread_self(), SCHED_FIFO, &high);
+    make(big, BIG);
+    unlink(big);
+    return NULL;
+}
+
+/* 0: there is no such thread; 1: there is, and it is like the first one; -1: it is not. */
+static int thread_that_frees(void)
+{
+    char path[400], name[32];
+    cpu_set_t mine, its;
+    struct dirent *e;
+    int found = 0;
+    DIR *d = opendir("/proc/self/task");
+
+    sched_getaffinity(0, sizeof mine, &mine);
+    while ((e = readdir(d)) != NULL) {
+        FILE *f;
+
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", e->d_name);
+        if ((f = fopen(path, "r")) == NULL)
+            continue;
+        if (fgets(name, sizeof name, f) != NULL && strcmp(name, "rlshim-free\n") == 0)
+            found = sched_getscheduler(atoi(e->d_name)) == SCHED_OTHER &&
+                            sched_getaffinity(atoi(e->d_name), sizeof its, &its) == 0 &&
+                            CPU_EQUAL(&mine, &its)
+                        ? 1
+                        : -1;
+        fclose(f);
+    }
+    closedir(d);
+    return found;
+}
+
+static void made_by_a_pinned_thread(void)
+{
+    int n = 100, found;
+    pthread_t t;
+
+    while (tasks() != 1 && n-- > 0)
+        usleep(50000);
+    pthread_create(&t, NULL, unlinks_first, NULL);
+    pthread_join(t, NULL);
+    for (n = 0; n < 100 && (found = thread_that_frees()) == 0; n++)
+        usleep(2000);
+    if (found != 0)
+        fprintf(stderr, "the thread that frees was seen\n");
+    check("what a pinned real-time thread deletes is freed by an ordinary one", found >= 0);
+    held_before = rl_counter("evict_files");
+}
+
 static void *closes_cancelled(void *arg)
 {
     pthread_cancel(pthread_self());
@@ -392,13 +461,6 @@ static void cancelled(void)
     held_before = rl_counter("evict_files");
 }
 
-static int tasks(void)
-{
-    struct stat st;
-
-    return stat("/proc/self/task", &st) == 0 ? (int)st.st_nlink - 2 : -1;
-}
-
 int main(int argc, char **argv)
 {
     int n = 100;
@@ -416,6 +478,7 @@ int main(int argc, char **argv)
     exhausted();
     watched();
     cancelled();
+    made_by_a_pinned_thread();
     interrupted();
     while (tasks() != 1 && n-- > 0)
         usleep(50000);

@@ -46,6 +46,8 @@ one() { # FS HELD: 1 where it pays
         'unlink with descriptors exhausted'; do
         [ "$(held_for "$what")" = "$2" ] || not_ok "$1: $what: held $(held_for "$what"), expected $2"
     done
+    [ "$2" = 0 ] || grep -q '^the thread that frees was seen' "$out/held" ||
+        not_ok "$1: no thread that frees was there to be looked at"
     for what in 'unlinkat AT_REMOVEDIR' 'one of two names' 'a symbolic link' 'no such file' \
         'renameat2 RENAME_NOREPLACE' 'renameat2 RENAME_EXCHANGE' 'a directory' 'close of nothing'; do
         [ "$(held_for "$what")" = 0 ] || not_ok "$1: $what: held $(held_for "$what"), expected 0"
