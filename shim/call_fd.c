@@ -37,24 +37,70 @@ static __attribute__((noinline)) int close_nameless(int fd, int (*close_)(int))
 CLOSES(close)
 CLOSES(__close)
 
+/* The first few last descriptors among many; the rest are closed as without us. */
+#define FEW 8
+
+struct few {
+    int n;
+    struct evict_hold hold[FEW];
+};
+
+static void few_let_go(struct few *few)
+{
+    while (few->n > 0)
+        evict_let_go(&few->hold[--few->n]);
+}
+
+static __attribute__((noinline)) void few_begin(struct few *few, unsigned first, unsigned last)
+{
+    for (int fd = file_next(first, last); fd >= 0 && few->n < FEW;
+         fd = file_next((unsigned)fd + 1, last)) {
+        evict_begin_close(fd, &few->hold[few->n]);
+        few->n += few->hold[few->n].slot != EVICT_NOTHING;
+    }
+}
+
+static void few_end(struct few *few, bool gone)
+{
+    while (few->n > 0)
+        evict_end(&few->hold[--few->n], gone);
+}
+
+#define FEW_HELD(name)                                                                             \
+    struct few name __attribute__((cleanup(few_let_go)));                                          \
+    name.n = 0
+
 int close_range(unsigned first, unsigned last, int flags)
 {
+    FEW_HELD(few);
+    int r;
+
     call_enter();
     /* A descriptor table of this thread's own: from now on a number is no longer one file. */
     if ((flags & CLOSE_RANGE_UNSHARE) != 0)
         settle_foreign(WHY_close);
     if ((flags & CLOSE_RANGE_CLOEXEC) == 0 && first <= last) {
         WHEN_BUSY(settle_end_all(WHY_close));
+        if (unlikely(rl_load_32(&proc.nameless) != 0))
+            few_begin(&few, first, last);
         file_forget_range(first, last);
     }
-    return real.close_range(first, last, flags);
+    r = real.close_range(first, last, flags);
+    few_end(&few, r == 0);
+    return r;
 }
 
 void closefrom(int first)
 {
+    FEW_HELD(few);
+    unsigned from = first > 0 ? (unsigned)first : 0;
+
     WHEN_BUSY(settle_end_all(WHY_close));
-    file_forget_range(first > 0 ? (unsigned)first : 0, ~0u);
+    if (unlikely(rl_load_32(&proc.nameless) != 0))
+        few_begin(&few, from, ~0u);
+    file_forget_range(from, ~0u);
     real.closefrom(first);
+    few_end(&few, true);
 }
 
 /* --- dup --- */
@@ -68,12 +114,20 @@ int dup(int fd)
 #define DUPS(name, params, args)                                                                   \
     int name params                                                                                \
     {                                                                                              \
+        EVICT_HOLD(hold);                                                                          \
+        int r;                                                                                     \
+                                                                                                   \
         call_enter();                                                                              \
         if (fd == to) /* closes nothing */                                                         \
             return real.name args;                                                                 \
         WHEN_BUSY(settle_end_fd(to, WHY_dup));                                                     \
+        if (unlikely(rl_load_32(&proc.nameless) != 0))                                             \
+            evict_begin_close(to, &hold);                                                          \
         file_forget(to);                                                                           \
-        return call_duplicated(fd, real.name args);                                                \
+        r = call_duplicated(fd, real.name args);                                                   \
+        if (unlikely(hold.slot != EVICT_NOTHING))                                                  \
+            evict_end(&hold, r >= 0);                                                              \
+        return r;                                                                                  \
     }
 DUPS(dup2, (int fd, int to), (fd, to))
 DUPS(__dup2, (int fd, int to), (fd, to))

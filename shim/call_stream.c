@@ -71,13 +71,19 @@ FOPENS(_IO_fopen)
 #define FREOPENS(name)                                                                             \
     FILE *name(const char *path, const char *mode, FILE *stream)                                   \
     {                                                                                              \
+        EVICT_HOLD(hold);                                                                          \
         int old = stream_fd(stream);                                                               \
                                                                                                    \
         call_seen(STAT_calls_open);                                                                \
         CALL_CUTS(mode[0] == 'w' && path != NULL, AT_FDCWD, path);                                 \
         WHEN_BUSY(settle_end_fd(old, WHY_close));                                                  \
+        if (unlikely(rl_load_32(&proc.nameless) != 0))                                             \
+            evict_begin_close(old, &hold);                                                         \
         file_forget(old);                                                                          \
-        return stream_opened(real.name(path, mode, stream));                                       \
+        stream = real.name(path, mode, stream);                                                    \
+        if (unlikely(hold.slot != EVICT_NOTHING))                                                  \
+            evict_end(&hold, true);                                                                \
+        return stream_opened(stream);                                                              \
     }
 FREOPENS(freopen)
 FREOPENS(freopen64)

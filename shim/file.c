@@ -119,6 +119,17 @@ void file_forget_range(unsigned first, unsigned last)
     }
 }
 
+int file_next(unsigned first, unsigned last)
+{
+    for (unsigned fd = first; fd <= last && fd < ROOT_SIZE * LEAF_SIZE; fd++) {
+        if (fd >= FIRST_FEW && __atomic_load_n(&root[fd >> LEAF_BITS], __ATOMIC_ACQUIRE) == NULL)
+            fd |= LEAF_SIZE - 1;
+        else if ((file_flags((int)fd) & FILE_OPENED) != 0)
+            return (int)fd;
+    }
+    return -1;
+}
+
 uint32_t file_flags(int fd)
 {
     struct entry *e = entry_of(fd, false);

@@ -114,8 +114,9 @@ void file_settings(int fd, const struct rl_inode *inode);
 /* Asks the kernel: is fd still this inode? */
 bool file_verify(int fd, const struct rl_inode *inode);
 
-void file_opened(int fd); /* fd was just opened here */
-void file_forget(int fd); /* fd is about to be closed, or came from elsewhere */
+void file_opened(int fd);                     /* fd was just opened here */
+void file_forget(int fd);                     /* fd is about to be closed, or came from elsewhere */
+int file_next(unsigned first, unsigned last); /* the first that was opened here, -1 none */
 void file_forget_range(unsigned first, unsigned last);
 void file_duplicated(int from, int to); /* to was just made from from */
 uint32_t file_flags(int fd);

@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -171,6 +172,53 @@ static void names(void)
     tell("close of an O_TMPFILE file", close(fd));
     held_before = rl_counter("evict_files");
     tell("close of nothing", close(fd));
+}
+
+static int nameless(void)
+{
+    int fd = open(dir, O_TMPFILE | O_RDWR, 0600);
+
+    if (fd < 0 || fallocate(fd, 0, 0, BIG) != 0)
+        die("O_TMPFILE");
+    usleep(20000);
+    held_before = rl_counter("evict_files");
+    return fd;
+}
+
+/* Every other way to close the last descriptor. */
+static void last_closes(void)
+{
+    int two[2];
+    FILE *f;
+    int fd;
+
+    fd = nameless();
+    tell("dup2 over the last descriptor", dup2(0, fd) - fd);
+    close(fd);
+    fd = nameless();
+    tell("dup3 over it", dup3(0, fd, O_CLOEXEC) - fd);
+    close(fd);
+    fd = nameless();
+    tell("dup2 of nothing over it", dup2(-1, fd));
+    close(fd);
+    fd = nameless();
+    tell("close_range", close_range((unsigned)fd, (unsigned)fd, 0));
+    fd = nameless();
+    tell("close_range that only marks it",
+         close_range((unsigned)fd, (unsigned)fd, CLOSE_RANGE_CLOEXEC));
+    close(fd);
+    two[0] = nameless();
+    two[1] = nameless();
+    closefrom(two[0]);
+    tell("closefrom, two of them", 0);
+    f = fdopen(nameless(), "r+");
+    held_before = rl_counter("evict_files");
+    tell("fclose", fclose(f));
+    f = fdopen(nameless(), "r+");
+    held_before = rl_counter("evict_files");
+    f = freopen("/dev/null", "r", f);
+    tell("freopen", f == NULL);
+    fclose(f);
 }
 
 static void *one_unlink(void *arg)
@@ -474,6 +522,7 @@ int main(int argc, char **argv)
     snprintf(other, sizeof other, "%s/other", dir);
     clear();
     names();
+    last_closes();
     space();
     exhausted();
     watched();

@@ -43,12 +43,16 @@ one() { # FS HELD: 1 where it pays
     diff "$out/plain" "$out/with" || not_ok "$1: not as without the shim (<)"
     for what in unlink unlinkat remove 'rename over' 'renameat over' 'renameat2 over' \
         'unlink by a relative name' 'close of an unlinked file' 'close of an O_TMPFILE file' \
-        'unlink with descriptors exhausted'; do
+        'unlink with descriptors exhausted' 'dup2 over the last descriptor' 'dup3 over it' \
+        'close_range' fclose freopen; do
         [ "$(held_for "$what")" = "$2" ] || not_ok "$1: $what: held $(held_for "$what"), expected $2"
     done
     [ "$2" = 0 ] || grep -q '^the thread that frees was seen' "$out/held" ||
         not_ok "$1: no thread that frees was there to be looked at"
-    for what in 'unlinkat AT_REMOVEDIR' 'one of two names' 'a symbolic link' 'no such file' \
+    what='closefrom, two of them'
+    [ "$(held_for "$what")" = $((2 * $2)) ] || not_ok "$1: $what: held $(held_for "$what")"
+    for what in 'dup2 of nothing over it' 'close_range that only marks it' 'rename to itself' \
+        'unlinkat AT_REMOVEDIR' 'one of two names' 'a symbolic link' 'no such file' \
         'renameat2 RENAME_NOREPLACE' 'renameat2 RENAME_EXCHANGE' 'a directory' 'close of nothing'; do
         [ "$(held_for "$what")" = 0 ] || not_ok "$1: $what: held $(held_for "$what"), expected 0"
     done
