@@ -76,12 +76,17 @@ what=(
     "range lock: letting go wakes nobody"
     "range lock: does not follow groups of rooms that ran over"
 )
+what[75]="leftover: leaves out the tails"
+what[76]="leftover: leaves out the wide list"
+what[77]="leftover: takes ranges of older activations"
+what[78]="leftover: takes what a closed table holds"
+what[79]="leftover: merges over a gap of one block"
 
 tests_of() {
     if [ "$1" -eq 0 ]; then
         echo ranges_test range_table_test range_interleave_test range_torture gate_test \
             gate_torture inode_table_test inode_interleave_test single_flight_interleave_test \
-            range_lock_test range_lock_interleave_test range_lock_torture
+            range_lock_test range_lock_interleave_test range_lock_torture leftover_test
     elif [ "$1" -le 21 ]; then
         echo ranges_test range_table_test range_interleave_test range_torture
     elif [ "$1" -le 30 ]; then
@@ -90,6 +95,8 @@ tests_of() {
         echo inode_table_test inode_interleave_test
     elif [ "$1" -le 39 ]; then
         echo single_flight_interleave_test
+    elif [ "$1" -ge 75 ] && [ "$1" -le 79 ]; then
+        echo leftover_test
     else
         echo range_lock_interleave_test range_lock_test range_lock_torture
     fi
@@ -103,7 +110,7 @@ build() {
     case $name in
     range_lock_torture) src=("$SRC/tests/stress/$name.c" "$SRC/lockmgr/gate.c") ;;
     *_torture) src=("$SRC/tests/stress/$name.c") ;;
-    *_interleave_test) src=("$SRC/tests/unit/$name.c") ;;
+    *_interleave_test | leftover_test) src=("$SRC/tests/unit/$name.c") ;;
     *) src=("$SRC/tests/unit/$name.c" "$SRC"/lockmgr/*.c) ;;
     esac
     "$CC" "${flags[@]}" ${mutate[@]+"${mutate[@]}"} "${src[@]}" -o "$bin" -lcmocka
@@ -112,7 +119,7 @@ build() {
 passed=0
 failed=0
 numbers=("$@")
-[ ${#numbers[@]} -gt 0 ] || mapfile -t numbers < <(seq 0 $((${#what[@]} - 1)))
+[ ${#numbers[@]} -gt 0 ] || numbers=("${!what[@]}")
 printf '%-7s %-62s %-24s %s\n' mutant "what it breaks" "caught by" seconds
 for n in "${numbers[@]}"; do
     by=

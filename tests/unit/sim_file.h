@@ -11,6 +11,7 @@
 
 #define SIM_NODES 64
 #define SIM_CELLS 4
+#define UNUSED    __attribute__((unused)) /* by one of the tests */
 #define BLK       4096u
 #define MIB       (1u << 20)
 
@@ -83,7 +84,7 @@ static void sim_wait_clear(uint64_t start, uint64_t end)
     }
 }
 
-static void sim_write(int cell, uint64_t value)
+UNUSED static void sim_write(int cell, uint64_t value)
 {
     uint64_t start = sim.at[cell];
 
@@ -128,7 +129,7 @@ static void sim_read2(int a, int b, uint64_t seen[2], void (*stage)(void))
     }
 }
 
-static uint64_t sim_read(int cell)
+UNUSED static uint64_t sim_read(int cell)
 {
     uint64_t seen[2];
 
@@ -137,7 +138,7 @@ static uint64_t sim_read(int cell)
 }
 
 /* A read by a bystander between two stretches; false if the table could not tell just now. */
-static bool sim_peek(int cell, uint64_t *value)
+UNUSED static bool sim_peek(int cell, uint64_t *value)
 {
     struct rl_span out[SIM_NODES];
     uint64_t start = sim.at[cell];
@@ -172,7 +173,7 @@ static void sim_pass(void)
 }
 
 /* Everything that is queued is applied, whoever put it. */
-static void sim_drain(void)
+UNUSED static void sim_drain(void)
 {
     for (int i = 0; i < 16 && !rl_table_empty(T); i++) {
         sim_wants();
