@@ -128,7 +128,7 @@ $(LIB): $(CORE_O) $(CALLS_O) $(RL) $(BUILD)/exports.map
 
 $(CMD): $(CMD_O) $(CMD_CORE:%=$(O)/shim/%.o) $(RL)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(CFLAGS) $(SAN) $(LDFLAGS) -o $@ $^
+	$(Q)$(CC) $(CFLAGS) $(SAN) $(LDFLAGS) -o $@ $^ -pthread -ldl -lm
 
 $(BUILD)/examples/lock_ranges: examples/lock_ranges.c $(RL)
 	$(call say,CC,$@)

@@ -21,6 +21,7 @@ int cmd_check(int argc, char **argv);
 int cmd_stat(int argc, char **argv);
 int cmd_report(int argc, char **argv);
 int cmd_switch(int argc, char **argv);
+int cmd_bench(int argc, char **argv);
 
 /* "rlshim NAME: text" on stderr, as one line whatever the arguments hold. Returns EXIT_FAILED. */
 int fail(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -48,6 +49,13 @@ struct loaded {
     bool bad;
 };
 const struct loaded *load_config(char *const *env);
+
+/* "KEY=VALUE" of a --set as the environment's "RLSHIM_KEY=VALUE", checked, in new memory; NULL after
+ * a line on stderr. */
+char *setting_variable(const char *cmd, const char *arg);
+
+/* The row of a setting by its name in any case, or -1. */
+int setting_row(const char *name, size_t len);
 
 /* Prints what the system offers: part of `rlshim check`, nothing of it stops a program. */
 void check_system(void);

@@ -8,6 +8,7 @@
 
 #include "../../include/rlshim/control.h"
 #include "../text.h"
+#include "bench.h"
 #include "cmd.h"
 
 static const struct {
@@ -47,6 +48,18 @@ static const struct {
      "\n"
      "Reads JSON reports written with report = PATH. Several files (the ranks of an MPI program)\n"
      "are added together. Files that are not reports are named on stderr; exit status 1 then.\n"},
+    {"bench", cmd_bench, "the stalls on your own disk, without and with rlshim, in two minutes",
+     "rlshim bench [--set KEY=VALUE]... [--library FILE] [--seconds N] [--quiet] DIRECTORY\n"
+     "\n"
+     "Measures in DIRECTORY, with processes of its own: reads beside hole punches and big "
+     "appends,\n"
+     "deleting, many syncs, truncating reopen, O_CREAT by many; prints a table and what it means.\n"
+     "  --set KEY=VALUE   a setting of rlshim.conf for the runs with rlshim\n"
+     "  --library FILE    use this librlshim.so\n"
+     "  --seconds N       of one measurement, from 0.1 to 5 (3)\n"
+     "  --quiet           no progress on stderr\n"
+     "Uses up to 1.5 GiB for a while and at most half of what is free, leaves 256 MiB free, and\n"
+     "refuses if that cannot be. Everything is removed at the end and on Ctrl-C.\n"},
     {"off", cmd_switch, "switch rlshim off in a running program",
      "rlshim off PID\n"
      "\n"
@@ -158,6 +171,8 @@ static int dispatch(int argc, char **argv)
         fputs("rlshim: no command was given; 'rlshim help' lists them\n", stderr);
         return EXIT_USAGE;
     }
+    if (strcmp(argv[1], "bench-job") == 0)
+        return bench_job(argc - 1, argv + 1);
     if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
         puts("rlshim " RLSHIM_VERSION);
         return EXIT_WORKED;
