@@ -128,7 +128,7 @@ $(LIB): $(CORE_O) $(CALLS_O) $(RL) $(BUILD)/exports.map
 
 $(CMD): $(CMD_O) $(CMD_CORE:%=$(O)/shim/%.o) $(RL)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(CFLAGS) $(SAN) $(LDFLAGS) -o $@ $^ -pthread -ldl -lm
+	$(Q)$(CC) $(CFLAGS) $(SAN) $(LDFLAGS) -o $@ $^ -ljansson -pthread -ldl -lm
 
 $(BUILD)/examples/lock_ranges: examples/lock_ranges.c $(RL)
 	$(call say,CC,$@)
@@ -146,7 +146,7 @@ $(BUILD)/tests/unit/%: tests/unit/%.c $(RL) $(CORE_A)
 	$(call say,CC,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(BASE) $(WARNINGS) $(CPPFLAGS) $(CFLAGS) $(SAN) $(LDFLAGS) -MF $@.d -fexceptions -o $@ $< \
-	  $(CORE_A) $(RL) -lcmocka -lck -ldl -pthread
+	  $(CORE_A) $(RL) -lcmocka -lck -ldl -pthread $(if $(filter report_read_test,$(@F)),-ljansson)
 
 $(BUILD)/tests/lab/slowfs: tests/lab/slowfs.c
 	$(call say,CC,$@)

@@ -10,6 +10,7 @@
 
 #include "../../shim/cmd/report_read.h"
 /* The command's sources are in no library. */
+#include "../../shim/cmd/observed.c"
 #include "../../shim/cmd/report_read.c"
 
 static struct report written, back;
@@ -33,7 +34,7 @@ static int write_one(void **state)
     memcpy(written.command, command, sizeof command);
     written.command_len = sizeof command;
     for (int i = 0; i < STAT_COUNT; i++)
-        written.value[i] = UINT64_MAX - (uint64_t)i;
+        written.value[i] = INT64_MAX - (uint64_t)i;
     for (int i = 0; i < WHY_COUNT; i++)
         written.settled[i] = (uint64_t)i * 3;
     for (int i = 0; i < CFG_ROWS; i++)
@@ -104,7 +105,12 @@ static void what_is_no_report_is_told_apart(void **state)
         strstr(reason_for("{\"schema\": \"rlshim-report\", \"version\": 1} x"), "follows its end"));
     assert_non_null(
         strstr(reason_for("{\"counters\": {\"punch_calls\": 18446744073709551616}}"), "too large"));
-    assert_non_null(strstr(reason_for("{\"counters\": {\"punch_calls\": -1}}"), "number"));
+    assert_non_null(strstr(reason_for("{\"schema\": \"rlshim-report\", \"version\": 1, "
+                                      "\"counters\": {\"punch_calls\": -1}}"),
+                           "member"));
+    assert_non_null(strstr(reason_for("{\"schema\": \"rlshim-report\", \"version\": 1, "
+                                      "\"observed\": {\"bucket_bits\": [6, 2]}}"),
+                           "observed"));
     strcpy(deep, "{\"x\": ");
     memset(deep + 6, '[', sizeof deep - 7);
     assert_non_null(strstr(reason_for(deep), "nested"));
