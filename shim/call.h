@@ -28,6 +28,7 @@
 #include "init.h"
 #include "readable.h"
 #include "real.h"
+#include "timed.h"
 
 #define CALL(ret, name, params) __attribute__((visibility("default"))) ret name params;
 #include "calls.def"

@@ -2,16 +2,21 @@
 /* call_read: the read family. */
 #include "call_io.h"
 
-/* Not idle: something may be queued, or nothing is initialised yet. */
+static ssize_t read_now(const struct io *io)
+{
+    if ((state_word() & WORD_FILES) != 0)
+        return execute_read(io);
+    return io->issue(io, io->iov, io->count, io->off);
+}
+
+/* Not idle: something may be queued, or nothing is initialised yet, or calls are timed. */
 static ssize_t read_busy(const struct io *io, uint64_t word)
 {
     state_enter(word);
     word = state_word();
     if ((word & WORD_COUNT) != 0)
         stat_add(STAT_calls_read, 1);
-    if ((word & WORD_FILES) != 0)
-        return execute_read(io);
-    return io->issue(io, io->iov, io->count, io->off);
+    return (word & WORD_TIME) != 0 ? timed_io(io, ACT_read, read_now) : read_now(io);
 }
 
 #define READS(...) IO_CALL(read, __VA_ARGS__, false)

@@ -9,6 +9,16 @@
  */
 #include "call_io.h"
 
+static ssize_t write_now(const struct io *io)
+{
+    uint64_t word = state_word();
+
+    if ((word & (WORD_FILES | WORD_HELD)) != 0 ||
+        (io_bytes(io->iov, io->count) >= GATE_MIN_BYTES && state_works()))
+        return execute_write(io);
+    return io->issue(io, io->iov, io->count, io->off);
+}
+
 /* Not idle, or a big one. */
 static ssize_t write_busy(const struct io *io, uint64_t word)
 {
@@ -16,10 +26,7 @@ static ssize_t write_busy(const struct io *io, uint64_t word)
     word = state_word();
     if ((word & WORD_COUNT) != 0)
         stat_add(STAT_calls_write, 1);
-    if ((word & (WORD_FILES | WORD_HELD)) != 0 ||
-        (io_bytes(io->iov, io->count) >= GATE_MIN_BYTES && state_works()))
-        return execute_write(io);
-    return io->issue(io, io->iov, io->count, io->off);
+    return (word & WORD_TIME) != 0 ? timed_io(io, ACT_write, write_now) : write_now(io);
 }
 
 #define WRITES(...) IO_CALL(write, __VA_ARGS__)

@@ -23,6 +23,7 @@
 #include "real.h"
 #include "report.h"
 #include "settle.h"
+#include "timed.h"
 #include "worker.h"
 
 #define ARENA_MAGIC    0x6e726c72u /* "rlrn" */
@@ -291,7 +292,7 @@ static void start_counting(void)
 void fork_child(void)
 {
     static struct stats_page own;
-    uint32_t counting = (uint32_t)state_word_value & WORD_COUNT;
+    uint32_t counting = (uint32_t)state_word_value & (WORD_COUNT | WORD_TIME);
 
     remember_process();
     proc.forking = 0;
@@ -301,6 +302,7 @@ void fork_child(void)
     evict_forked();
     file_forked();
     inflight_forked();
+    observe_forked();
     if (proc.arena != NULL) {
         if (map_shared(proc.arena_bytes, proc.arena) != NULL) {
             arena_fill(proc.arena);
@@ -345,6 +347,22 @@ static void leave_environment(void)
         unsetenv("LD_PRELOAD");
 }
 
+/* What every call has to do although nothing is queued. */
+static uint32_t wanted(void)
+{
+    const struct settings *s = &proc.settings;
+    bool observe = s->mode == CFG_MODE_OBSERVE;
+    uint32_t word = 0;
+
+    if (s->mode == CFG_MODE_OFF)
+        return 0;
+    if (observe || s->report_path[0] != '\0' || s->stats_path[0] != '\0')
+        word |= WORD_COUNT;
+    if ((observe || s->timing) && observe_start(s))
+        word |= WORD_TIME;
+    return word;
+}
+
 void state_init(void)
 {
     uint32_t none = 0;
@@ -361,18 +379,14 @@ void state_init(void)
         proc.works = 1;
         look_for_direct();
     }
-    rl_store_64(&state_word_value,
-                proc.settings.mode != CFG_MODE_OFF && (proc.settings.report_path[0] != '\0' ||
-                                                       proc.settings.stats_path[0] != '\0' ||
-                                                       proc.settings.mode == CFG_MODE_OBSERVE)
-                    ? WORD_COUNT
-                    : 0);
+    rl_store_64(&state_word_value, wanted());
 }
 
 __attribute__((constructor)) static void begin(void)
 {
     state_init();
     leave_environment();
+    observe_start_late();
     /* Registered before the program's own: prepare runs last, child first. The function that
      * pthread_atfork is a page of code for. */
     __register_atfork(fork_announce, fork_done, fork_child, __dso_handle);

@@ -13,6 +13,7 @@
 #include <link.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/auxv.h>
 
 #include "real.h"
 #include "state.h"
@@ -139,4 +140,29 @@ void real_init(void)
             *place = dlsym(RTLD_NEXT, name);
         name = end + 1;
     }
+}
+
+void *real_vdso(const char *name, const char *other)
+{
+    const ElfW(Ehdr) *head = (const ElfW(Ehdr) *)getauxval(AT_SYSINFO_EHDR);
+    const struct link_map *map = head != NULL ? _r_debug.r_map : NULL;
+    struct library lib;
+    uint32_t h;
+    void *found;
+
+    /* By its dynamic section: where the vDSO was linked to differs. */
+    for (; map != NULL; map = map->l_next)
+        if ((uintptr_t)map->l_ld - (uintptr_t)head < 16384)
+            break;
+    if (map == NULL)
+        return NULL;
+    lib = library_of(map);
+    if (lib.hash == NULL || lib.symbols == NULL || lib.strings == NULL)
+        return NULL;
+    gnu_hash(name, &h);
+    found = library_find(&lib, name, h);
+    if (found != NULL)
+        return found;
+    gnu_hash(other, &h);
+    return library_find(&lib, other, h);
 }

@@ -42,4 +42,8 @@ extern struct real_calls real __attribute__((visibility("hidden")));
 /* Looks every name up. Idempotent. */
 void real_init(void);
 
+/* A function that the kernel lends every process, by either of two names; NULL where there is none.
+ */
+void *real_vdso(const char *name, const char *other);
+
 #endif

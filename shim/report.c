@@ -288,9 +288,12 @@ static unsigned type_of(const char *path)
     return rl_raw(SYS_statx, AT_FDCWD, path, 0, STATX_TYPE, &stx) == 0 ? stx.stx_mode & S_IFMT : 0;
 }
 
+struct report_extra report_extra;
+
 struct work {
     struct report report;
-    char out[REPORT_JSON_BYTES];
+    size_t room;
+    char out[]; /* of that many bytes */
 };
 
 static int write_report(struct work *w, const char *path)
@@ -306,11 +309,11 @@ static int write_report(struct work *w, const char *path)
     if (type == 0 && path[len - 1] == '/')
         return -ENOENT;
     ret = publish(&target, &w->report, w->out,
-                  text ? report_text(&w->report, w->out, sizeof w->out)
-                       : report_json(&w->report, w->out, sizeof w->out));
+                  text ? report_text(&w->report, w->out, w->room)
+                       : report_json(&w->report, w->out, w->room));
     if (ret == 0 && target.directory) {
         target.ext = "txt";
-        ret = publish(&target, &w->report, w->out, report_text(&w->report, w->out, sizeof w->out));
+        ret = publish(&target, &w->report, w->out, report_text(&w->report, w->out, w->room));
     }
     return ret;
 }
@@ -363,19 +366,25 @@ void report_start(const struct settings *s, const char *cwd)
 void report_write(const struct stats_page *page, const struct settings *s, const char *cwd)
 {
     char path[2 * CFG_PATH_BYTES];
+    size_t room = REPORT_JSON_BYTES;
     int ret = -ENOMEM;
     long at;
 
     if (!report_path(s, cwd, path, sizeof path))
         return;
-    at = rl_raw(SYS_mmap, NULL, sizeof(struct work), PROT_READ | PROT_WRITE,
-                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (report_extra.prepare != NULL) {
+        report_extra.prepare();
+        room += report_extra.bytes();
+    }
+    at = rl_raw(SYS_mmap, NULL, sizeof(struct work) + room, PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at > 0 || at < -4095) {
         struct work *w = (struct work *)at;
 
+        w->room = room;
         gather(&w->report, page, s);
         ret = write_report(w, path);
-        rl_raw(SYS_munmap, w, sizeof *w);
+        rl_raw(SYS_munmap, w, sizeof *w + room);
     }
     if (ret != 0)
         complain(path, -ret);

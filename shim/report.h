@@ -64,6 +64,14 @@ struct report {
     char setting[CFG_ROWS][CFG_PATH_BYTES + 16]; /* as cfg_format gives them; "" unknown */
 };
 
+/* Where calls were timed: who writes the member "observed". All NULL otherwise. */
+struct report_extra {
+    void (*prepare)(void); /* before its size is asked for */
+    size_t (*bytes)(void); /* it needs at most */
+    void (*put)(struct cfg_text *t);
+};
+extern struct report_extra report_extra __attribute__((visibility("hidden")));
+
 /* At the start, if `report` is set: says already now if no report could be written. Many programs
  * (coreutils) close stderr before they end, and the line would be lost. */
 void report_start(const struct settings *s, const char *cwd);

@@ -107,7 +107,13 @@ size_t report_json(const struct report *r, char *buf, size_t n)
         put_member(&t, &first, why_name((enum why)i));
         cfg_text_number(&t, r->settled[i]);
     }
-    cfg_text_add(&t, "\n  }\n}\n");
+    cfg_text_add(&t, "\n  }");
+    if (report_extra.put != NULL) {
+        cfg_text_add(&t, ",\n");
+        put_key(&t, "observed");
+        report_extra.put(&t);
+    }
+    cfg_text_add(&t, "\n}\n");
 
     return text_room(&t) != 0 ? t.len : 0;
 }
