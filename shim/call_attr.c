@@ -10,12 +10,14 @@
 #define BY_PATH(ret, name, why, params, args)                                                      \
     ret name params                                                                                \
     {                                                                                              \
+        TIMED_PATH(ACT_attr, AT_FDCWD, NULL);                                                      \
         SETTLE_ALL(why);                                                                           \
         return real.name args;                                                                     \
     }
 #define BY_FD(ret, name, why, params, args)                                                        \
     ret name params                                                                                \
     {                                                                                              \
+        TIMED_FD(ACT_attr, fd);                                                                    \
         SETTLE_FD(fd, why);                                                                        \
         return real.name args;                                                                     \
     }

@@ -13,6 +13,7 @@
 #include "call.h"
 
 #define COPY(in, out, call)                                                                        \
+    TIMED_FD(ACT_copy, out);                                                                       \
     INFLIGHT(from_leg, in);                                                                        \
     INFLIGHT(to_leg, out);                                                                         \
     struct announcement from __attribute__((cleanup(execute_beside_ends))) = {.fs = NULL};         \
@@ -181,6 +182,7 @@ static void loop_takes(unsigned long request, const void *arg)
 /* Whatever follows is one word, if anything: libc's own takes it out the same way. */
 int ioctl(int fd, unsigned long request, ...)
 {
+    TIMED_FD(ACT_copy, fd);
     enum touch touch;
     va_list args;
     void *arg;

@@ -28,6 +28,7 @@ static __attribute__((noinline)) int close_nameless(int fd, int (*close_)(int))
 #define CLOSES(name)                                                                               \
     FREQUENT int name(int fd)                                                                      \
     {                                                                                              \
+        TIMED_FD(ACT_close, fd);                                                                   \
         WHEN_BUSY(settle_end_fd(fd, WHY_close));                                                   \
         file_forget(fd);                                                                           \
         if (unlikely(rl_load_32(&proc.nameless) != 0))                                             \
@@ -168,6 +169,15 @@ static void fcntl_settles(int fd, int command, const void *arg)
     }
 }
 
+/* The commands that wait for others. */
+#define TIMED_LOCK(fd, command)                                                                    \
+    struct timed timed_ __attribute__((cleanup(timed_over)));                                      \
+    timed_.start = 0;                                                                              \
+    if (unlikely((state_word() & WORD_TIME) != 0) &&                                               \
+        (command == F_SETLK || command == F_SETLKW || command == F_OFD_SETLK ||                    \
+         command == F_OFD_SETLKW))                                                                 \
+    timed_begin(&timed_, ACT_lock, fd, AT_FDCWD, NULL, 0)
+
 /* Whatever follows is one word, if anything: libc's own takes it out the same way. */
 #define FCNTLS(name)                                                                               \
     int name(int fd, int command, ...)                                                             \
@@ -180,6 +190,7 @@ static void fcntl_settles(int fd, int command, const void *arg)
         arg = va_arg(args, void *);                                                                \
         va_end(args);                                                                              \
                                                                                                    \
+        TIMED_LOCK(fd, command);                                                                   \
         call_enter();                                                                              \
         fcntl_settles(fd, command, arg);                                                           \
         r = real.name(fd, command, arg);                                                           \

@@ -32,6 +32,7 @@ static void *map_raw(void *addr, size_t n, int prot, int flags, int fd, off_t of
             return map_raw(addr, n, prot, flags, fd, off);                                         \
         if ((flags & MAP_ANONYMOUS) != 0 || fd < 0)                                                \
             return real.name(addr, n, prot, flags, fd, off);                                       \
+        TIMED_FD(ACT_map, fd);                                                                     \
         if ((flags & MAP_TYPE) != MAP_PRIVATE)                                                     \
             rl_store_32(&proc.maps, 1);                                                            \
         call_end_fd(fd, WHY_mmap);                                                                 \

@@ -9,6 +9,7 @@
 #define SETTLES(ret, name, params, args)                                                           \
     ret name params                                                                                \
     {                                                                                              \
+        TIMED_PATH(ACT_statfs, AT_FDCWD, NULL);                                                    \
         SETTLE_ALL(WHY_statfs);                                                                    \
         return real.name args;                                                                     \
     }

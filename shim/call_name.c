@@ -8,6 +8,7 @@
 #define NAMES(name, params, args)                                                                  \
     FREQUENT int name params                                                                       \
     {                                                                                              \
+        TIMED_PATH(ACT_unlink, AT_FDCWD, NULL);                                                    \
         call_seen(STAT_calls_name);                                                                \
         return real.name args;                                                                     \
     }
@@ -22,15 +23,17 @@ static void directory_goes(void)
 
 int rmdir(const char *path)
 {
+    TIMED_PATH(ACT_name, AT_FDCWD, NULL);
     call_seen(STAT_calls_name);
     directory_goes();
     return real.rmdir(path);
 }
 
 /* A file may lose its last name: `begin` looks which. */
-#define TAKES(name, params, args, begin)                                                           \
+#define TAKES(name, act, dirfd, path, params, args, begin)                                         \
     int name params                                                                                \
     {                                                                                              \
+        TIMED_PATH(act, dirfd, path);                                                              \
         EVICT_HOLD(hold);                                                                          \
         int r;                                                                                     \
                                                                                                    \
@@ -41,15 +44,17 @@ int rmdir(const char *path)
             evict_end(&hold, r == 0);                                                              \
         return r;                                                                                  \
     }
-TAKES(unlink, (const char *path), (path), evict_begin(AT_FDCWD, path, &hold))
-TAKES(unlinkat, (int dirfd, const char *path, int flags), (dirfd, path, flags),
-      if (flags == 0) evict_begin(dirfd, path, &hold);
+TAKES(unlink, ACT_unlink, AT_FDCWD, path, (const char *path), (path),
+      evict_begin(AT_FDCWD, path, &hold))
+TAKES(unlinkat, ACT_unlink, dirfd, path, (int dirfd, const char *path, int flags),
+      (dirfd, path, flags), if (flags == 0) evict_begin(dirfd, path, &hold);
       else directory_goes())
-TAKES(rename, (const char *from, const char *to), (from, to),
+TAKES(rename, ACT_rename, AT_FDCWD, to, (const char *from, const char *to), (from, to),
       evict_begin_rename(AT_FDCWD, from, AT_FDCWD, to, &hold))
-TAKES(renameat, (int fromfd, const char *from, int tofd, const char *to), (fromfd, from, tofd, to),
-      evict_begin_rename(fromfd, from, tofd, to, &hold))
-TAKES(renameat2, (int fromfd, const char *from, int tofd, const char *to, unsigned flags),
+TAKES(renameat, ACT_rename, tofd, to, (int fromfd, const char *from, int tofd, const char *to),
+      (fromfd, from, tofd, to), evict_begin_rename(fromfd, from, tofd, to, &hold))
+TAKES(renameat2, ACT_rename, tofd, to,
+      (int fromfd, const char *from, int tofd, const char *to, unsigned flags),
       (fromfd, from, tofd, to, flags),
       if (flags == 0) evict_begin_rename(fromfd, from, tofd, to, &hold))
 
@@ -61,7 +66,8 @@ static bool is_directory(const char *path)
            S_ISDIR(st.st_mode);
 }
 
-TAKES(remove, (const char *path), (path), if (evict_held() && is_directory(path)) directory_goes();
+TAKES(remove, ACT_unlink, AT_FDCWD, path, (const char *path), (path),
+      if (evict_held() && is_directory(path)) directory_goes();
       else evict_begin(AT_FDCWD, path, &hold))
 
 /* A file without a name may get one here (O_TMPFILE), and with it strangers: that it had none was
@@ -69,6 +75,7 @@ TAKES(remove, (const char *path), (path), if (evict_held() && is_directory(path)
 #define LINKS(name, params, args)                                                                  \
     FREQUENT int name params                                                                       \
     {                                                                                              \
+        TIMED_PATH(ACT_name, AT_FDCWD, NULL);                                                      \
         int r;                                                                                     \
                                                                                                    \
         call_seen(STAT_calls_name);                                                                \

@@ -28,10 +28,11 @@
     enum elide elide_;                                                                             \
     int fd_;                                                                                       \
                                                                                                    \
+    TIMED_OPEN(flags_, dirfd, path);                                                               \
     call_seen(STAT_calls_open);                                                                    \
     CALL_CUTS((flags_ & O_TRUNC) != 0, dirfd, path);                                               \
     if (likely((flags_ & O_TRUNC) == 0))                                                           \
-        return call_opened_with(CALL_WITH_SPACE(call), flags_);                                    \
+        return TIMED_OPENED(call_opened_with(CALL_WITH_SPACE(call), flags_));                      \
     elide_ = elide_open(dirfd, path, flags_);                                                      \
     if (elide_ == ELIDE_YES) {                                                                     \
         int saved_ = errno;                                                                        \
@@ -39,7 +40,7 @@
         flags_ &= ~O_TRUNC;                                                                        \
         fd_ = call;                                                                                \
         if (fd_ >= 0 && elide_opened(fd_))                                                         \
-            return call_opened_with(fd_, flags_);                                                  \
+            return TIMED_OPENED(call_opened_with(fd_, flags_));                                    \
         if (fd_ >= 0)                                                                              \
             rl_raw(SYS_close, fd_);                                                                \
         errno = saved_;                                                                            \
@@ -48,7 +49,7 @@
     fd_ = CALL_WITH_SPACE(call);                                                                   \
     if (fd_ >= 0 && elide_ == ELIDE_LEARN)                                                         \
         elide_learn(fd_);                                                                          \
-    return call_opened_with(fd_, flags_)
+    return TIMED_OPENED(call_opened_with(fd_, flags_))
 
 #define OPENS(name)                                                                                \
     static __attribute__((noinline)) int name##_more(const char *path, int flags, mode_t mode)     \
@@ -114,25 +115,29 @@ int openat2(int dirfd, const char *path, const void *how, size_t size)
 {
     int flags = call_how_flags(how, size);
 
+    TIMED_OPEN(flags, dirfd, path);
     call_seen(STAT_calls_open);
     CALL_CUTS((flags & O_TRUNC) != 0, dirfd, path);
     if (real.openat2 != NULL)
-        return call_opened_with(real.openat2(dirfd, path, how, size), flags);
-    return call_opened_with((int)real.syscall(SYS_openat2, dirfd, path, how, size), flags);
+        return TIMED_OPENED(call_opened_with(real.openat2(dirfd, path, how, size), flags));
+    return TIMED_OPENED(
+        call_opened_with((int)real.syscall(SYS_openat2, dirfd, path, how, size), flags));
 }
 
 int open_by_handle_at(int mount_fd, struct file_handle *handle, int flags)
 {
+    TIMED_OPEN(flags, AT_FDCWD, NULL);
     call_seen(STAT_calls_open);
-    return call_opened_with(real.open_by_handle_at(mount_fd, handle, flags), flags);
+    return TIMED_OPENED(call_opened_with(real.open_by_handle_at(mount_fd, handle, flags), flags));
 }
 
 /* New files: there is nothing to cut. */
 #define OPENS_NEW(name, params, args)                                                              \
     int name params                                                                                \
     {                                                                                              \
+        TIMED_PATH(ACT_open, AT_FDCWD, NULL);                                                      \
         call_seen(STAT_calls_open);                                                                \
-        return call_opened(real.name args);                                                        \
+        return TIMED_OPENED(call_opened(real.name args));                                          \
     }
 OPENS_NEW(mkstemp, (char *template), (template))
 OPENS_NEW(mkstemp64, (char *template), (template))

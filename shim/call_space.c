@@ -12,6 +12,7 @@
     }                                                                                              \
     int name(int fd, int mode, off_t off, off_t len)                                               \
     {                                                                                              \
+        TIMED_FD((mode & FALLOC_FL_PUNCH_HOLE) != 0 ? ACT_punch : ACT_fallocate, fd);              \
         call_enter();                                                                              \
         return execute_fallocate(&(struct drain_call){                                             \
             .fd = fd, .mode = mode, .off = off, .len = len, .issue = name##_issue});               \
@@ -27,6 +28,7 @@ FALLOCATES(fallocate64)
     }                                                                                              \
     int name(int fd, off_t off, off_t len)                                                         \
     {                                                                                              \
+        TIMED_FD(ACT_fallocate, fd);                                                               \
         call_enter();                                                                              \
         return execute_fallocate(                                                                  \
             &(struct drain_call){.fd = fd, .off = off, .len = len, .issue = name##_issue});        \
@@ -41,6 +43,7 @@ POSIX_FALLOCATES(posix_fallocate64)
     }                                                                                              \
     int name(int fd, off_t len)                                                                    \
     {                                                                                              \
+        TIMED_CUT(ACT_truncate, fd, AT_FDCWD, NULL, len);                                          \
         call_enter();                                                                              \
         return execute_truncate(                                                                   \
             &(struct drain_call){.fd = fd, .len = len, .issue = name##_issue});                    \
@@ -51,6 +54,7 @@ FTRUNCATES(ftruncate64)
 #define TRUNCATES(name)                                                                            \
     int name(const char *path, off_t len)                                                          \
     {                                                                                              \
+        TIMED_CUT(ACT_truncate, -1, AT_FDCWD, path, len);                                          \
         call_enter();                                                                              \
         CALL_CUTS(true, AT_FDCWD, path);                                                           \
         stat_add(STAT_calls_space, 1);                                                             \

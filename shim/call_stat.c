@@ -31,6 +31,7 @@ static off_t seek_busy(uint64_t word, int fd, off_t off, int whence)
 #define SEEKS(name, fallback)                                                                      \
     off_t name(int fd, off_t off, int whence)                                                      \
     {                                                                                              \
+        TIMED_FD(ACT_seek, fd);                                                                    \
         INFLIGHT(leg, fd);                                                                         \
         uint64_t word = state_word();                                                              \
                                                                                                    \
@@ -55,6 +56,8 @@ SEEKS(llseek, real.llseek == NULL) /* libc has it only for programs linked long 
 #define STATS(name, type, params, args)                                                            \
     static __attribute__((noinline)) int name##_busy(uint64_t word, type *st, STAT_PARAMS params)  \
     {                                                                                              \
+        TIMED_PATH(ACT_stat, AT_FDCWD, NULL);                                                      \
+                                                                                                   \
         state_enter(word);                                                                         \
         for (int looks = 1;; looks++) {                                                            \
             uint32_t moves = tail_moves();                                                         \
@@ -179,6 +182,7 @@ static struct stat_view view_statx(const struct statx *stx, uint32_t moves)
 
 int statx(int dirfd, const char *path, int flags, unsigned mask, struct statx *stx)
 {
+    TIMED_PATH(ACT_stat, AT_FDCWD, NULL);
     struct stat_view view;
 
     call_enter();

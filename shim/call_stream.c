@@ -58,6 +58,7 @@ static FILE *stream_created(FILE *(*open_)(const char *, const char *), const ch
 #define FOPENS(name)                                                                               \
     FILE *name(const char *path, const char *mode)                                                 \
     {                                                                                              \
+        TIMED_PATH(mode[0] == 'w' ? ACT_open_cut : ACT_open, AT_FDCWD, path);                      \
         call_seen(STAT_calls_open);                                                                \
         CALL_CUTS(mode[0] == 'w', AT_FDCWD, path);                                                 \
         return stream_opened(mode[0] == 'w' ? stream_created(real.name, path, mode)                \
@@ -116,8 +117,9 @@ FDOPENS(_IO_fdopen)
 #define FCLOSES(name)                                                                              \
     int name(FILE *stream)                                                                         \
     {                                                                                              \
-        EVICT_HOLD(hold);                                                                          \
         int fd = stream_fd(stream);                                                                \
+        TIMED_FD(ACT_close, fd);                                                                   \
+        EVICT_HOLD(hold);                                                                          \
         int r;                                                                                     \
                                                                                                    \
         WHEN_BUSY(settle_end_fd(fd, WHY_close));                                                   \

@@ -6,22 +6,24 @@
 #include "call.h"
 #include "flush.h"
 
-#define SYNCS(name, params, result)                                                                \
+#define SYNCS(name, act, params, result)                                                           \
     int name params                                                                                \
     {                                                                                              \
+        TIMED_FD(act, fd);                                                                         \
         call_seen(STAT_calls_sync);                                                                \
         SETTLE_FD(fd, WHY_fsync);                                                                  \
         return result;                                                                             \
     }
-SYNCS(fsync, (int fd), flush_file(fd, FLUSH_ALL))
-SYNCS(fdatasync, (int fd), flush_file(fd, FLUSH_DATA))
-SYNCS(sync_file_range, (int fd, off_t off, off_t n, unsigned flags),
+SYNCS(fsync, ACT_fsync, (int fd), flush_file(fd, FLUSH_ALL))
+SYNCS(fdatasync, ACT_fdatasync, (int fd), flush_file(fd, FLUSH_DATA))
+SYNCS(sync_file_range, ACT_sync_range, (int fd, off_t off, off_t n, unsigned flags),
       real.sync_file_range(fd, off, n, flags))
 
 /* More than one file: whatever there is. Not shared: an error of the file system is kept for every
  * open file description, and syncfs itself is the only call that tells it. */
 int syncfs(int fd)
 {
+    TIMED_AS(ACT_sync_all, -1, AT_FDCWD, NULL, 0);
     call_seen(STAT_calls_sync);
     SETTLE_ALL(WHY_syncfs);
     return real.syncfs(fd);
@@ -29,6 +31,7 @@ int syncfs(int fd)
 
 void sync(void)
 {
+    TIMED_AS(ACT_sync_all, -1, AT_FDCWD, NULL, 0);
     call_seen(STAT_calls_sync);
     SETTLE_ALL(WHY_syncfs);
     real.sync();
@@ -36,6 +39,7 @@ void sync(void)
 
 int msync(void *addr, size_t n, int flags)
 {
+    TIMED_AS(ACT_msync, -1, AT_FDCWD, NULL, 0);
     call_seen(STAT_calls_sync);
     SETTLE_ALL(WHY_msync);
     return real.msync(addr, n, flags);
@@ -47,6 +51,7 @@ int msync(void *addr, size_t n, int flags)
 #define LOCKS(name, params, args)                                                                  \
     int name params                                                                                \
     {                                                                                              \
+        TIMED_FD(ACT_lock, fd);                                                                    \
         SETTLE_FD(fd, WHY_unlock);                                                                 \
         return real.name args;                                                                     \
     }

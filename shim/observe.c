@@ -96,6 +96,25 @@ uint32_t observe_keep(const char *text, size_t n)
     return (uint32_t)at;
 }
 
+char *observe_scratch(void)
+{
+    for (int i = 0; i < SCRATCHES; i++) {
+        uint32_t none = 0;
+
+        if (rl_cas_32(&observation->scratch_taken[i], &none, 1))
+            return observation->scratch[i];
+    }
+    return NULL;
+}
+
+void observe_scratch_back(const char *scratch)
+{
+    if (scratch != NULL)
+        __atomic_store_n(&observation->scratch_taken[(size_t)(scratch - observation->scratch[0]) /
+                                                     sizeof observation->scratch[0]],
+                         0, __ATOMIC_RELEASE);
+}
+
 /* --- counting --- */
 
 static __attribute__((noinline)) uint32_t shard_take(void)
@@ -257,14 +276,16 @@ static struct remedy_guess judge(const struct timed *t, uint64_t ns, uint64_t di
     if (f == NULL || t->file == FILE_OTHERS)
         return policy_remedy(&facts);
     if (facts.frees_bytes != 0 || facts.cut_nothing || t->act == ACT_open_create)
-        kind = observe_kind(t->file, t);
+        kind = observe_kind(t->file, t->act == ACT_close ? -1 : t->fd, t->dirfd,
+                            t->before.known ? t->path : NULL);
     facts.known_fs = kind != FILE_KIND_NONE;
     facts.beside_big = was_beside(&f->big, &f->big_end, t->start);
     facts.beside_drain = was_beside(&f->drains, &f->drain_end, t->start);
     facts.cut_before = f->cut_before;
     if (t->act == ACT_open_create && ns >= ASK_NS && observe_may_ask()) {
         facts.lookup_pays = kind == FILE_KIND_NONE;
-        facts.existed = facts.lookup_pays && t->beside > 1 && existed(t->fd, ns);
+        facts.existed =
+            facts.lookup_pays && t->beside > 1 && t->amount != TIMED_OPEN_NEW && existed(t->fd, ns);
     }
     if (facts.cut_nothing && kind == FILE_KIND_EXT4 && t->amount == 0)
         f->cut_before = 1;
@@ -336,8 +357,11 @@ static void find_before(struct timed *t)
     t->file = observe_file(t->fd, &direct);
     if (t->file == FILE_NOT || (t->act != ACT_close && t->act != ACT_truncate))
         return;
-    if (observe_before(t->fd, NULL, true, &t->before) && t->act == ACT_close)
-        observe_name_fd(t->file, t->fd);
+    if (!observe_before(t->fd, NULL, true, &t->before) || t->act != ACT_close)
+        return;
+    observe_name_fd(t->file, t->fd);
+    if (t->before.links == 0 && t->file != FILE_OTHERS)
+        observe_kind(t->file, t->fd, AT_FDCWD, NULL);
 }
 
 void timed_begin(struct timed *t, enum act act, int fd, int dirfd, const char *path,

@@ -148,23 +148,23 @@ static void name_is(uint32_t file, const char *path, size_t n)
 void observe_name_fd(uint32_t file, int fd)
 {
     static const char gone[] = " (deleted)";
-    char link[64], path[PATH_MAX];
+    char link[64], *path;
     struct cfg_text t = cfg_text_in(link, sizeof link);
     long n;
 
     if (file == FILE_OTHERS || file >= FILES_MAX || !observe_may_ask() ||
-        rl_load_32(&observation->file[file].path) != 0)
+        rl_load_32(&observation->file[file].path) != 0 || (path = observe_scratch()) == NULL)
         return;
     cfg_text_add(&t, "/proc/thread-self/fd/");
     cfg_text_number(&t, (uint64_t)fd);
-    n = rl_raw(SYS_readlinkat, AT_FDCWD, link, path, sizeof path - 1);
-    if (n <= 0)
-        return;
+    n = rl_raw(SYS_readlinkat, AT_FDCWD, link, path, PATH_MAX);
     if ((size_t)n > sizeof gone - 1 &&
         memcmp(path + n - (sizeof gone - 1), gone, sizeof gone - 1) == 0 &&
         observation->file[file].nameless)
         n -= (long)sizeof gone - 1;
-    name_is(file, path, (size_t)n);
+    if (n > 0)
+        name_is(file, path, (size_t)n);
+    observe_scratch_back(path);
 }
 
 void observe_name_path(uint32_t file, int dirfd, const char *path)
@@ -176,16 +176,17 @@ void observe_name_path(uint32_t file, int dirfd, const char *path)
     if (file == FILE_OTHERS || file >= FILES_MAX || rl_load_32(&observation->file[file].path) != 0)
         return;
     if (path[0] != '/' && dirfd == AT_FDCWD && observe_may_ask()) {
-        have = rl_raw(SYS_getcwd, whole, sizeof whole) - 1;
+        have = rl_raw(SYS_getcwd, whole, PATH_MAX) - 1;
         if (have <= 0 || (size_t)have + 1 + n > PATH_MAX)
             have = 0;
         else
             whole[have++] = '/';
     }
-    if ((size_t)have + n > PATH_MAX)
-        return;
-    memcpy(whole + have, path, n);
-    name_is(file, whole, (size_t)have + n);
+    if ((size_t)have + n <= PATH_MAX) {
+        memcpy(whole + have, path, n);
+        name_is(file, whole, (size_t)have + n);
+    }
+    observe_scratch_back(whole);
 }
 
 void observe_name_open(void)
@@ -223,39 +224,38 @@ bool observe_before(int dirfd, const char *path, bool follow, struct timed_befor
     return true;
 }
 
-/* By the descriptor, or by the directory that the path is in. */
-enum file_kind observe_kind(uint32_t file, const struct timed *t)
+/* Of the directory that a path is in: the name itself may be gone. */
+static enum file_kind kind_at(int dirfd, const char *path)
+{
+    enum file_kind kind = FILE_KIND_NONE;
+    const char *slash = strrchr(path, '/');
+    size_t n = slash != NULL ? (size_t)(slash - path) + 1 : 0;
+    char *dir = n < PATH_MAX ? observe_scratch() : NULL;
+    long fd;
+
+    if (dir == NULL)
+        return kind;
+    memcpy(dir, path, n);
+    strcpy(dir + n, ".");
+    fd = rl_raw(SYS_openat, dirfd, dir, O_PATH | O_CLOEXEC | O_DIRECTORY);
+    observe_scratch_back(dir);
+    if (fd < 0)
+        return kind;
+    kind = fs_kind_of((int)fd);
+    rl_raw(SYS_close, fd);
+    return kind;
+}
+
+enum file_kind observe_kind(uint32_t file, int fd, int dirfd, const char *path)
 {
     struct observed_file *f = &observation->file[file];
-    enum file_kind kind = FILE_KIND_NONE;
-    char dir[PATH_MAX];
-    const char *slash;
-    long fd;
+    enum file_kind kind;
 
     if (f->kind != 0)
         return (enum file_kind)(f->kind - 1);
-    if (!observe_may_ask())
+    if (!observe_may_ask() || (fd < 0 && path == NULL))
         return FILE_KIND_NONE;
-    if (t->fd >= 0) {
-        kind = fs_kind_of(t->fd);
-    } else if (t->path != NULL) {
-        slash = strrchr(t->path, '/');
-        if (slash == NULL)
-            strcpy(dir, ".");
-        else if (slash == t->path)
-            strcpy(dir, "/");
-        else if ((size_t)(slash - t->path) < sizeof dir) {
-            memcpy(dir, t->path, (size_t)(slash - t->path));
-            dir[slash - t->path] = '\0';
-        } else {
-            return FILE_KIND_NONE;
-        }
-        fd = rl_raw(SYS_openat, t->dirfd, dir, O_PATH | O_CLOEXEC | O_DIRECTORY);
-        if (fd < 0)
-            return FILE_KIND_NONE;
-        kind = fs_kind_of((int)fd);
-        rl_raw(SYS_close, fd);
-    }
+    kind = fd >= 0 ? fs_kind_of(fd) : kind_at(dirfd, path);
     f->kind = (uint8_t)(kind + 1);
     return kind;
 }

@@ -8,8 +8,11 @@
 #ifndef SHIM_OBSERVE_IMPL_H
 #define SHIM_OBSERVE_IMPL_H
 
+#include <limits.h>
+
 #include "callsite.h"
 #include "clock.h"
+#include "fs_kind.h"
 #include "timed.h"
 
 enum {
@@ -22,6 +25,7 @@ enum {
     STALLS_MAX = 32768,
     SITES_MAX = 1024,
     MODULES_MAX = 256,
+    SCRATCHES = 8,
 };
 
 #define FILE_OTHERS  0u
@@ -97,6 +101,8 @@ struct observation {
     struct observed_stall stall[STALLS_MAX];
     struct shard shard[SHARDS_OWN + SHARDS_SHARED];
     struct observed_file file[FILES_MAX];
+    uint32_t scratch_taken[SCRATCHES];
+    char scratch[SCRATCHES][PATH_MAX + 1];
     char text[TEXT_BYTES];
 };
 
@@ -111,6 +117,10 @@ static inline bool observe_may_ask(void)
 
 /* Copies n bytes into text[]; 0: no room. */
 uint32_t observe_keep(const char *text, size_t n);
+
+/* Room for a path, which a handler's stack may not have. NULL: all are in use, do without. */
+char *observe_scratch(void);
+void observe_scratch_back(const char *scratch);
 
 /* --- observe_file.c --- */
 
@@ -127,7 +137,9 @@ void observe_name_path(uint32_t file, int dirfd, const char *path);
 void observe_name_open(void); /* of all that are open */
 
 bool observe_before(int dirfd, const char *path, bool follow, struct timed_before *b);
-enum file_kind observe_kind(uint32_t file, const struct timed *t);
+
+/* By the descriptor, or (-1) by a path that can be read (NULL: only if it is known). */
+enum file_kind observe_kind(uint32_t file, int fd, int dirfd, const char *path);
 
 /* --- observe_stall.c --- */
 

@@ -30,6 +30,9 @@ struct dirent64_raw {
 static uint64_t due_ns;
 static uint32_t looking;
 
+/* For who is looking. */
+static char process_buf[4096], entry_buf[4096], own_exe[512], their_exe[512], their_stat[512];
+
 static uint32_t number(const char *s)
 {
     uint64_t n = 0;
@@ -41,13 +44,12 @@ static uint32_t number(const char *s)
 
 static void look_at(int fds, uint32_t pid)
 {
-    char buf[4096];
     struct stat st;
     long n;
 
-    while ((n = rl_raw(SYS_getdents64, fds, buf, sizeof buf)) > 0)
+    while ((n = rl_raw(SYS_getdents64, fds, entry_buf, sizeof entry_buf)) > 0)
         for (long at = 0; at < n;) {
-            const struct dirent64_raw *d = (const struct dirent64_raw *)(buf + at);
+            const struct dirent64_raw *d = (const struct dirent64_raw *)(entry_buf + at);
             uint32_t file;
 
             at += d->d_reclen;
@@ -64,22 +66,22 @@ static void look_at(int fds, uint32_t pid)
  * other. */
 static bool is_ours(int dir, uint32_t pid)
 {
-    char own[512], theirs[512], stat[512], *at;
-    long n = rl_raw(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", own, sizeof own);
-    long m = rl_raw(SYS_readlinkat, dir, "exe", theirs, sizeof theirs);
+    long n = rl_raw(SYS_readlinkat, AT_FDCWD, "/proc/thread-self/exe", own_exe, sizeof own_exe);
+    long m = rl_raw(SYS_readlinkat, dir, "exe", their_exe, sizeof their_exe);
+    char *at;
     long fd;
 
-    if (n <= 0 || n != m || memcmp(own, theirs, (size_t)n) != 0)
+    if (n <= 0 || n != m || memcmp(own_exe, their_exe, (size_t)n) != 0)
         return false;
     if (pid == (uint32_t)rl_raw(SYS_getppid))
         return true;
     fd = rl_raw(SYS_openat, dir, "stat", O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return false;
-    n = rl_raw(SYS_read, fd, stat, sizeof stat - 1);
+    n = rl_raw(SYS_read, fd, their_stat, sizeof their_stat - 1);
     rl_raw(SYS_close, fd);
-    stat[n > 0 ? n : 0] = '\0';
-    at = strrchr(stat, ')'); /* pid (name) state ppid */
+    their_stat[n > 0 ? n : 0] = '\0';
+    at = strrchr(their_stat, ')'); /* pid (name) state ppid */
     if (at == NULL || at[1] == '\0' || at[2] == '\0' || at[3] == '\0')
         return false;
     at += 4;
@@ -111,7 +113,6 @@ static void look_at_process(int all, const char *name)
 
 void observe_look(void)
 {
-    char buf[4096];
     uint32_t none = 0;
     long n, all;
 
@@ -119,9 +120,9 @@ void observe_look(void)
         return;
     all = rl_raw(SYS_openat, AT_FDCWD, "/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (all >= 0) {
-        while ((n = rl_raw(SYS_getdents64, all, buf, sizeof buf)) > 0)
+        while ((n = rl_raw(SYS_getdents64, all, process_buf, sizeof process_buf)) > 0)
             for (long at = 0; at < n;) {
-                const struct dirent64_raw *d = (const struct dirent64_raw *)(buf + at);
+                const struct dirent64_raw *d = (const struct dirent64_raw *)(process_buf + at);
 
                 at += d->d_reclen;
                 look_at_process((int)all, d->d_name);

@@ -155,7 +155,7 @@ void observe_stall(const struct timed *t, uint64_t ns, enum remedy remedy, uint6
                                    .file = t->file,
                                    .tid = (uint32_t)(observe_may_ask() ? rl_raw(SYS_gettid) : 0)};
 
-    if (t->path != NULL)
+    if (t->path != NULL && t->before.known)
         observe_name_path(t->file, t->dirfd, t->path);
     else if (t->fd >= 0 && t->act != ACT_close)
         observe_name_fd(t->file, t->fd);

@@ -7,6 +7,8 @@
 #ifndef SHIM_TIMED_H
 #define SHIM_TIMED_H
 
+#include <fcntl.h>
+
 #include "observe.h"
 #include "state.h"
 
@@ -65,6 +67,18 @@ static inline void timed_over(struct timed *t)
 
 /* The descriptor that an open has made; returns it. */
 #define TIMED_OPENED(result) (timed_.fd = (result))
+
+/* An open, by what makes it slow. */
+static inline enum act timed_open_act(int flags)
+{
+    if ((flags & O_TRUNC) != 0)
+        return ACT_open_cut;
+    return (flags & O_CREAT) != 0 ? ACT_open_create : ACT_open;
+}
+#define TIMED_OPEN(flags, dirfd, path)                                                             \
+    TIMED_AS(timed_open_act(flags), -1, dirfd, path,                                               \
+             ((flags) & (O_EXCL | O_TRUNC)) == O_EXCL ? TIMED_OPEN_NEW : 0)
+#define TIMED_OPEN_NEW 1 /* an amount: the name cannot have been there */
 
 /* Reads and writes, timed: go() makes the call. */
 struct io;
