@@ -18,9 +18,15 @@
 #define DRAIN_NS 100000000u /* then look again */
 #define STUCK_NS UINT64_C(30000000000)
 
-/* Looks at closing descriptors are rationed: one per LOOK_NS, and LOOK_BURST saved up. */
-#define LOOK_NS    60000u
-#define LOOK_BURST 64u
+/* A look costs a system call, so they are rationed: one per so many ns, and some saved up. A storm
+ * of thousands of unlinks is one of small files; a big one among them that was not looked at takes
+ * so long that the next ones are again. */
+struct ration {
+    uint32_t each_ns, burst;
+    uint64_t next_ns; /* when the next one is due. Racing callers may get one too many */
+};
+static struct ration names = {60000, 1024, 0};
+static struct ration closes = {60000, 64, 0};
 
 struct evict evict;
 
@@ -261,12 +267,26 @@ static bool look(int dirfd, const char *path, struct statx *stx)
            S_ISREG(stx->stx_mode);
 }
 
+static bool worth_a_look(struct ration *r)
+{
+    uint64_t saved_ns = (uint64_t)r->each_ns * r->burst;
+    uint64_t now_ns = rl_now_ns();
+    uint64_t next = rl_load_64(&r->next_ns);
+
+    if (next > now_ns)
+        return false;
+    if (now_ns - next > saved_ns)
+        next = now_ns - saved_ns;
+    rl_store_64(&r->next_ns, next + r->each_ns);
+    return true;
+}
+
 /* Is this the file, and big enough to be considered? Then it is in stx. */
 static bool is_big(int dirfd, const char *path, struct statx *stx)
 {
     const struct config *config = state_config();
 
-    if (!may_hold() || !look(dirfd, path, stx))
+    if (!may_hold() || !worth_a_look(&names) || !look(dirfd, path, stx))
         return false;
     evict_nameless();
     return stx->stx_nlink == 1 && stx->stx_blocks != 0 &&
@@ -298,24 +318,6 @@ void evict_begin_rename(int fromfd, const char *from, int tofd, const char *to,
     consider(tofd, to, &stx, hold);
 }
 
-/* Only descriptors that could be the last of a file without a name, and not too many of them. */
-static bool worth_a_look(void)
-{
-    static uint64_t next_ns;
-    uint64_t now_ns, next;
-
-    if (likely(rl_load_32(&proc.nameless) == 0) || !may_hold())
-        return false;
-    now_ns = rl_now_ns();
-    next = rl_load_64(&next_ns);
-    if (next > now_ns)
-        return false;
-    if (now_ns - next > (uint64_t)LOOK_NS * LOOK_BURST)
-        next = now_ns - (uint64_t)LOOK_NS * LOOK_BURST;
-    rl_store_64(&next_ns, next + LOOK_NS);
-    return true;
-}
-
 static void consider_close(int fd, const struct statx *stx, struct evict_hold *hold)
 {
     char path[32] = "/proc/self/fd/";
@@ -340,7 +342,7 @@ void evict_begin_close(int fd, struct evict_hold *hold)
     struct statx stx;
 
     hold->slot = EVICT_NOTHING;
-    if (fd >= 0 && worth_a_look() &&
+    if (fd >= 0 && rl_load_32(&proc.nameless) != 0 && may_hold() && worth_a_look(&closes) &&
         rl_raw(SYS_statx, fd, "", AT_EMPTY_PATH, LOOK_MASK, &stx) == 0 && S_ISREG(stx.stx_mode) &&
         stx.stx_nlink == 0 && stx.stx_blocks != 0)
         consider_close(fd, &stx, hold);

@@ -129,7 +129,11 @@ define_scenario() { # NAME DIR
         define_loop "$open_loop" "$2/file" 200000 'open + close of one file' ratio 'est <= 1.05'
         ;;
     unlink-small)
-        define_loop "$unlink_loop" "$2" 100000 'unlink of 100,000 small files' diff 'low <= 3000'
+        A_IS='unlink of 100,000 small files, shim switched off' B_IS='switched on' WHOLE=pairs
+        PAIRS=$((quick ? 10 : 100))
+        A_CMD=(env "LD_PRELOAD=$SHIM_SO" "$unlink_loop" "$2" "$((quick ? 10000 : 100000))" "$PAIRS")
+        ((CALIBRATE == 0)) || A_CMD+=(calibrate)
+        METRICS=('one call|value|1|ns|diff|high <= 3000')
         ;;
     start-up)
         A_IS='true' B_IS='LD_PRELOAD=the shim true' WHOLE=pairs
