@@ -8,6 +8,7 @@
 #define WAIT_YIELDS 20
 #define WAIT_NAPS   20 /* of NAP_NS: then the punch was jumped out of, or we interrupted it */
 #define NAP_NS      1000000u
+#define NOBODY      (-2)
 
 /* Not below zero: the entry may have been given to another inode since. */
 static void count_down(uint32_t *n)
@@ -68,22 +69,13 @@ void announce_over(struct announcement *a)
     a->fs = NULL;
 }
 
-bool announce_alone(const struct announcement *mine)
+/* Does any announcement meet [start, end), but that in slot `but`, of which -1 is one anywhere? */
+static bool meets(const struct file_state *fs, uint64_t start, uint64_t end, int but)
 {
-    if (rl_load_32(&mine->fs->writing_anywhere) != (mine->slot < 0 ? 1u : 0u))
-        return false;
-    for (int i = 0; i < FILE_WRITING; i++)
-        if (i != mine->slot && rl_load_64(&mine->fs->writing[i]) != 0)
-            return false;
-    return true;
-}
-
-static bool meets(const struct file_state *fs, uint64_t start, uint64_t end)
-{
-    if (rl_load_32(&fs->writing_anywhere) != 0)
+    if (rl_load_32(&fs->writing_anywhere) != (but == -1 ? 1u : 0u))
         return true;
     for (int i = 0; i < FILE_WRITING; i++) {
-        uint64_t packed = rl_load_64(&fs->writing[i]);
+        uint64_t packed = i != but ? rl_load_64(&fs->writing[i]) : 0;
 
         if (packed != 0 && rl_range_unpack(packed).start < end &&
             rl_range_unpack(packed).end > start)
@@ -92,10 +84,20 @@ static bool meets(const struct file_state *fs, uint64_t start, uint64_t end)
     return false;
 }
 
+bool announce_clear(const struct announcement *mine, uint64_t start, uint64_t end)
+{
+    return !meets(mine->fs, start, end, mine->slot);
+}
+
+bool announce_alone(const struct announcement *mine)
+{
+    return announce_clear(mine, 0, RL_FOREVER);
+}
+
 bool announce_put_begins(struct file_state *fs, uint64_t start, uint64_t end)
 {
     rl_add_32(&fs->putting, 1);
-    if (likely(!meets(fs, start, end)))
+    if (likely(!meets(fs, start, end, NOBODY)))
         return true;
     announce_put_ends(fs);
     return false;

@@ -30,8 +30,9 @@ struct announcement {
 void announce(struct announcement *a, struct rl_inode *inode, const struct rl_span *range);
 void announce_over(struct announcement *a);
 
-/* Is no other call announced for the file? */
+/* Is no other call announced for the file, or for what meets [start, end)? */
 bool announce_alone(const struct announcement *mine);
+bool announce_clear(const struct announcement *mine, uint64_t start, uint64_t end);
 
 /* One that is also taken back when a cancelled thread unwinds through the real call. */
 #define ANNOUNCEMENT(name)                                                                         \

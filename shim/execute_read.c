@@ -5,6 +5,7 @@
 
 #include "execute_impl.h"
 #include "tail.h"
+#include "whole.h"
 
 #define SPANS_MAX  32 /* queued ranges one read can be combined with; more: apply them first */
 #define READ_TRIES 4
@@ -85,9 +86,19 @@ static ssize_t read_around(const struct io *io, struct rl_inode *inode, off_t of
     uint64_t start = (uint64_t)off;
     uint64_t end = start + io_bytes(io->iov, io->count);
     struct rl_span before[SPANS_MAX], after[SPANS_MAX];
+    SIGNALS(signals);
+    WHOLE_HOLD(hold);
 
     if (off < 0 || end > RL_FOREVER || end == start)
         return io->issue(io, io->iov, io->count, off);
+    if (unlikely(whole_busy(inode))) {
+        if ((io->flags & RWF_NOWAIT) != 0) {
+            errno = EAGAIN;
+            return -1;
+        }
+        signals_block(&signals);
+        whole_beside(&hold, inode, start, end);
+    }
     for (int tries = 0; tries < READ_TRIES; tries++) {
         uint32_t act = rl_load_32(&inode->table.act) >> 2;
         uint64_t stamp = rl_table_stamp(&inode->table, start, end);

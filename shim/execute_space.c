@@ -8,6 +8,7 @@
 #include "policy_punch.h"
 #include "policy_split.h"
 #include "tail.h"
+#include "whole.h"
 #include "worker.h"
 
 #define WORKER_RETRY_NS 10000000u
@@ -41,8 +42,14 @@ static bool drains_gated(const struct rl_inode *inode)
 
 static int drain_gated(const struct drain_call *call, struct rl_inode *inode)
 {
+    SIGNALS(signals);
+    WHOLE_HOLD(whole);
     GATE_HOLD(hold);
 
+    if (unlikely(whole_busy(inode)) && call->off >= 0 && call->len > 0) {
+        signals_block(&signals);
+        whole_beside(&whole, inode, (uint64_t)call->off, (uint64_t)call->off + (uint64_t)call->len);
+    }
     if (drains_gated(inode))
         gate_enter(&hold, inode, true);
     return call->issue(call);

@@ -373,7 +373,9 @@ static bool describe(int fd, struct rl_inode *inode, uint32_t gen)
     fs->never = fs->asked = fs->refusal = fs->refusals = 0;
     fs->refused_ns = 0;
     memset(fs->writing, 0, sizeof fs->writing);
-    fs->writing_anywhere = fs->putting = fs->armed = fs->tail = 0;
+    fs->writing_anywhere = fs->putting = fs->armed = fs->tail = fs->whole = 0;
+    fs->whole_rate = 0;
+    memset(&fs->range, 0, sizeof fs->range);
     fs->syncing = fs->callers = fs->crowd[0] = fs->crowd[1] = fs->crowd_calls = 0;
     memset(&fs->pace, 0, sizeof fs->pace);
     settings_of(fd, fs);

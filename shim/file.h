@@ -13,6 +13,7 @@
 #ifndef SHIM_FILE_H
 #define SHIM_FILE_H
 
+#include "../include/rlshim/range_lock.h"
 #include "fs_kind.h"
 #include "state.h"
 
@@ -61,13 +62,22 @@ struct file_state {
         uint32_t more;        /* sixty-fourths of mean that are asked for beyond it */
         uint32_t behind;      /* the last window stayed behind the best */
     } pace;
-    uint32_t tail;            /* tail.h: flags and members; a futex */
-    uint32_t tail_seq;        /* tails begun */
-    uint64_t shown, extended; /* the size as the program knows it, and as the kernel does */
+    uint32_t tail;              /* tail.h: flags and members; a futex */
+    uint32_t tail_seq;          /* tails begun */
+    uint64_t shown, extended;   /* the size as the program knows it, and as the kernel does */
+    uint64_t whole_rate;        /* bytes a second, while nobody waits: policy_whole */
+    uint32_t whole;             /* whole.h: buffered writes in pieces under way; a futex */
+    struct rl_range_lock range; /* theirs, and of those who come beside them */
     uint32_t armed; /* on, and every call that began before it was is over: punches may queue */
 };
 
 struct file_state *file_state(const struct rl_inode *inode);
+
+/* Deferral is on, or about to be (file_armed). */
+static inline bool file_on(const struct rl_inode *inode)
+{
+    return (rl_load_32(&inode->table.act) & RL_ACT_STATE) == RL_ACT_ON;
+}
 
 /* Punches may be queued, and no call is under way that does not ask first. */
 static inline bool file_armed(const struct rl_inode *inode)

@@ -250,6 +250,34 @@ void inflight_wait(int fd)
     }
 }
 
+bool inflight_wait_inode(uint64_t dev, uint64_t ino)
+{
+    uint32_t n = rl_load_32(&used);
+    uint64_t until_ns = rl_now_ns() + WAIT_MOST_NS;
+
+    if (rl_load_32(&uncounted) != 0)
+        return false;
+    for (uint32_t i = 0; i < n; i++) {
+        struct slot *slot = slot_at(i, false);
+
+        for (int l = 0; slot != NULL && slot->leg != inflight_mine && l < LEGS; l++) {
+            struct leg *leg = &slot->leg[l];
+            uint32_t calls = rl_load_32(&leg->calls);
+            uint32_t fd = rl_load_32(&leg->fd);
+
+            if (fd == 0 || !may_be(fd - 1, dev, ino))
+                continue;
+            while (rl_load_32(&leg->fd) == fd && rl_load_32(&leg->calls) == calls &&
+                   thread_lives(rl_load_32(&slot->tid))) {
+                if (rl_now_ns() > until_ns)
+                    return false;
+                rl_futex_wait(&leg->calls, calls, NAP_NS);
+            }
+        }
+    }
+    return true;
+}
+
 void inflight_forked(void)
 {
     struct leg *mine = inflight_mine;

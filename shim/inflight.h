@@ -109,6 +109,10 @@ bool inflight_moved(const struct inflight_view *view);
  * regular files end; one that does not for seconds is waited for no longer. */
 void inflight_wait(int fd);
 
+/* Waits until no other thread is inside a call that it began before and that may be on the inode.
+ * After inflight_barrier. False: one did not end for seconds, or cannot be known. */
+bool inflight_wait_inode(uint64_t dev, uint64_t ino);
+
 /* In a forked child: the other threads do not exist here. */
 void inflight_forked(void);
 

@@ -42,6 +42,27 @@ size_t policy_piece(const struct piece_facts *f)
     return bytes != 0 ? (size_t)bytes : SPLIT_LEAST_BYTES;
 }
 
+size_t policy_whole_piece(uint64_t rate_bytes_s, uint64_t hold_target_ns)
+{
+    return policy_piece(&(struct piece_facts){
+        .rate_bytes_s = rate_bytes_s,
+        .hold_target_ns = hold_target_ns,
+        .least_bytes = SPLIT_FIRST_BYTES / 2,
+        .crowded = true,
+    });
+}
+
+uint64_t policy_whole_rate(uint64_t rate_bytes_s, const struct whole_sample *s)
+{
+    uint64_t ns = s->alone && s->wall_ns > s->cpu_ns ? s->wall_ns : s->cpu_ns;
+    uint64_t rate;
+
+    if (ns == 0 || (!s->alone && rate_bytes_s != 0))
+        return rate_bytes_s;
+    rate = (uint64_t)((double)s->bytes * 1e9 / (double)ns);
+    return rate_bytes_s == 0 ? rate : rate_bytes_s - rate_bytes_s / 4 + rate / 4;
+}
+
 bool policy_drain_gated(bool gate, enum file_kind kind)
 {
     /* ext4 and XFS call inode_dio_wait under the inode lock. btrfs waits for ordered extents in the

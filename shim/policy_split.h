@@ -61,6 +61,20 @@ struct piece_facts {
 };
 size_t policy_piece(const struct piece_facts *f);
 
+/*
+ * The same for buffered writes, at the rate that copying has been taking: memory's, or the device's
+ * where the kernel makes writers wait for it. What pieces took while others wanted the lock says
+ * nothing about that, except how much work they were: a rate from those would shrink the pieces,
+ * and with them the rate.
+ */
+size_t policy_whole_piece(uint64_t rate_bytes_s, uint64_t hold_target_ns);
+
+struct whole_sample {
+    uint64_t bytes, wall_ns, cpu_ns;
+    bool alone; /* nobody else was inside a call on the file when it began */
+};
+uint64_t policy_whole_rate(uint64_t rate_bytes_s, const struct whole_sample *sample);
+
 /* Does a punch, truncation or the like on this file system wait for all direct I/O of the inode, so
  * that it has to pass the gate? */
 bool policy_drain_gated(bool gate, enum file_kind kind);

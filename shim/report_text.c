@@ -219,7 +219,7 @@ static void put_writes(struct cfg_text *t, const struct report *r)
         text_time(t, get(r, STAT_gate_wait_max_ns));
     }
     cfg_text_add(t, ".\n");
-    put_group(t, r, "", STAT_write_pieces_bytes, STAT_tail_cut, NULL);
+    put_group(t, r, "", STAT_write_pieces_bytes, STAT_whole_pieces, NULL);
 }
 
 static void put_settles(struct cfg_text *t, const struct report *r)

@@ -3,6 +3,7 @@
 #include "evict.h"
 #include "settle.h"
 #include "tail.h"
+#include "whole.h"
 #include "worker.h"
 
 #define RELEASE_WAIT_NS 10000000u
@@ -86,8 +87,10 @@ void settle_inode(struct rl_inode *inode, enum why why)
 {
     if (inode == NULL || !is_on(inode))
         return;
-    if (unlikely(tail_busy(inode)) && size_matters(why))
+    if (unlikely(tail_busy(inode) || whole_busy(inode)) && size_matters(why)) {
         tail_give_back(inode);
+        whole_wait(inode);
+    }
     if (rl_table_empty(&inode->table))
         return;
     wait_until(inode, why, pass_is_done, (uint64_t)rl_load_32(&inode->table.pass_begun) + 1, 0);
@@ -169,6 +172,7 @@ void settle_end_inode(struct rl_inode *inode, enum why why)
     if (rl_table_close(&inode->table, act))
         stat_add(STAT_evidence_ended, 1);
     tail_give_back(inode); /* the door is shut: no other begins */
+    whole_wait(inode);
     wait_until(inode, why, table_is_off, act >> 2, 0);
     wait_until_released(inode);
 }

@@ -89,8 +89,7 @@ static bool may_begin(const struct rl_inode *inode, int fd, uint64_t start, uint
     const struct file_state *fs = file_state(inode);
     struct stat st;
 
-    if ((!announce_alone(mine) && !RL_MUTANT(84)) || !file_armed(inode) ||
-        (rl_load_32(&inode->table.act) & RL_ACT_STATE) != RL_ACT_ON)
+    if ((!announce_alone(mine) && !RL_MUTANT(84)) || !file_armed(inode) || !file_on(inode))
         return false;
     if (rl_raw(SYS_fstat, fd, &st) != 0 || st.st_dev != inode->dev || st.st_ino != inode->ino)
         return false;
@@ -176,8 +175,8 @@ void tail_wrote(const struct tail_member *m, uint64_t end)
 
 bool tail_wanted(const struct tail_member *m)
 {
-    return m->inode != NULL && ((rl_load_32(&file_state(m->inode)->tail) & TAIL_CLOSING) != 0 ||
-                                (rl_load_32(&m->inode->table.act) & RL_ACT_STATE) != RL_ACT_ON);
+    return m->inode != NULL &&
+           ((rl_load_32(&file_state(m->inode)->tail) & TAIL_CLOSING) != 0 || !file_on(m->inode));
 }
 
 void tail_leave(struct tail_member *m)

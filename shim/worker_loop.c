@@ -18,6 +18,7 @@
 #include "policy_split.h"
 #include "ring.h"
 #include "tail.h"
+#include "whole.h"
 #include "worker_impl.h"
 
 #define GATE_LIMIT_NS   1000000000u /* longest wait for pieces: a limit may stop one for 0.1 s */
@@ -70,6 +71,12 @@ void worker_loop_forked(void)
 static uint64_t act_of(const struct job *job)
 {
     return rl_load_32(&job->inode->table.act) & RL_ACT_STATE;
+}
+
+/* A write that others know of only while the file is on. */
+static bool under_way(const struct job *job)
+{
+    return tail_busy(job->inode) || whole_busy(job->inode);
 }
 
 static bool nothing_may_be_on(void)
@@ -305,8 +312,8 @@ static uint64_t pass_due_ns(const struct job *job)
 
     if (rl_load_32(&t->want_all) != 0)
         return 1;
-    if (act_of(job) == RL_ACT_DRAINING && !(tail_busy(job->inode) && rl_table_empty(t)))
-        return 1; /* with a tail: its end wakes us */
+    if (act_of(job) == RL_ACT_DRAINING && !(under_way(job) && rl_table_empty(t)))
+        return 1; /* otherwise its end wakes us */
     if (rl_load_32(&proc.arena->pool.used) > rl_load_32(&proc.arena->pool.limit) / 2)
         return 1;
     /* Half of the delay for waiting, the other half for getting it done. */
@@ -433,7 +440,7 @@ static bool work(uint64_t now_ns, uint64_t *wake_ns, struct rl_gate **gate)
 
         if (job->inode == NULL)
             continue;
-        if (tail_busy(job->inode))
+        if (under_way(job))
             job->used_ns = now_ns;
         if (quiet || (now_ns - job->used_ns > WORKER_IDLE_NS && rl_table_empty(&job->inode->table)))
             rl_table_close(&job->inode->table, rl_load_32(&job->inode->table.act));
@@ -444,8 +451,7 @@ static bool work(uint64_t now_ns, uint64_t *wake_ns, struct rl_gate **gate)
             ready[n++] = job;
         else if (job->out)
             *gate = &job->inode->gate;
-        if (!job->out && !job->in_pass && !tail_busy(job->inode) &&
-            rl_drain_close(&job->inode->table)) {
+        if (!job->out && !job->in_pass && !under_way(job) && rl_drain_close(&job->inode->table)) {
             turn_off(i);
             continue;
         }

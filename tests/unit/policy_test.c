@@ -191,6 +191,31 @@ static void a_piece_takes_the_hold_target_beside_others_and_longer_alone(void **
     }
 }
 
+static void buffered_pieces_go_by_what_copying_takes_not_by_what_waiting_takes(void **state)
+{
+    const uint64_t ms = 1000000, mib = 1 << 20;
+    struct whole_sample s = {.bytes = 4 * mib, .wall_ns = 100 * ms, .cpu_ns = 2 * ms};
+    uint64_t rate;
+
+    (void)state;
+    /* Nothing known: half a piece as for direct writes, at least. */
+    assert_in_range(policy_whole_piece(0, 2 * ms), SPLIT_FIRST_BYTES / 2, SPLIT_FIRST_BYTES);
+    /* Beside others the wait is theirs: at first what the processor took, then nothing new. */
+    rate = policy_whole_rate(0, &s);
+    assert_in_range(rate, 1999 * mib, 2001 * mib);
+    assert_int_equal(policy_whole_rate(rate, &s), rate);
+    assert_in_range(policy_whole_piece(rate, 2 * ms), 3 * mib, 4 * mib);
+    /* Alone, what it took is what the device made it wait for. */
+    s.alone = true;
+    for (int i = 0; i < 40; i++)
+        rate = policy_whole_rate(rate, &s);
+    assert_in_range(rate, 39 * mib, 42 * mib);
+    assert_int_equal(policy_whole_piece(rate, 2 * ms), SPLIT_FIRST_BYTES / 2);
+    /* A clock that stood still says nothing. */
+    s.wall_ns = s.cpu_ns = 0;
+    assert_int_equal(policy_whole_rate(rate, &s), rate);
+}
+
 static void calls_pass_the_gate_where_the_kernel_drains_direct_io(void **state)
 {
     (void)state;
@@ -298,6 +323,7 @@ int main(void)
         cmocka_unit_test(a_punch_is_deferred_only_when_everything_allows_it),
         cmocka_unit_test(only_big_direct_writes_are_split_and_never_what_must_stay_whole),
         cmocka_unit_test(a_piece_takes_the_hold_target_beside_others_and_longer_alone),
+        cmocka_unit_test(buffered_pieces_go_by_what_copying_takes_not_by_what_waiting_takes),
         cmocka_unit_test(calls_pass_the_gate_where_the_kernel_drains_direct_io),
         cmocka_unit_test(a_truncation_is_elided_only_where_it_changes_nothing_and_costs_something),
         cmocka_unit_test(only_opens_that_write_are_made_without_o_trunc),
