@@ -252,6 +252,16 @@ static bool extends(const struct io *io, size_t bytes)
     return rl_raw(SYS_fstat, io->fd, &st) == 0 && io->off + (off_t)bytes > st.st_size;
 }
 
+/* A later piece met memory that is not there. What the kernel says to that differs from file system
+ * to file system (ext4 and XFS: EFAULT for the whole, btrfs: a short count), so it is asked about
+ * the whole. What was written already is the same bytes once more. */
+static ssize_t write_undivided(const struct io *io, struct rl_inode *inode, size_t done)
+{
+    if (!io->positional)
+        rl_raw(SYS_lseek, io->fd, -(off_t)done, SEEK_CUR);
+    return write_around(io, io->iov, io->count, io->off, inode, &no_tail);
+}
+
 static ssize_t write_pieces(const struct io *io, struct rl_inode *inode, size_t bytes, size_t fixed,
                             const struct announcement *mine)
 {
@@ -304,8 +314,13 @@ static ssize_t write_pieces(const struct io *io, struct rl_inode *inode, size_t 
         if (n < 0 && done == 0)
             return n;
         if (n < 0) { /* a short count is a success */
+            bool fault = errno == EFAULT;
+
             errno = saved;
-            break;
+            if (!fault)
+                break;
+            tail_leave(&tail);
+            return write_undivided(io, inode, done);
         }
         done += (size_t)n;
         stat_add(STAT_write_pieces_bytes, (uint64_t)n);
