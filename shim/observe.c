@@ -291,7 +291,7 @@ static struct remedy_guess judge(const struct timed *t, uint64_t ns, uint64_t di
     if (facts.frees_bytes != 0 || facts.cut_nothing || t->act == ACT_open_create)
         kind = observe_kind(t->file, t->act == ACT_close ? -1 : t->fd, t->dirfd,
                             t->before.known ? t->path : NULL);
-    facts.known_fs = kind != FILE_KIND_NONE;
+    facts.known_fs = kind != FILE_KIND_NONE && kind != FILE_KIND_TMPFS;
     facts.beside_big = was_beside(&f->big, &f->big_end, t->start);
     facts.beside_drain = was_beside(&f->drains, &f->drain_end, t->start);
     facts.cut_before = f->cut_before;
