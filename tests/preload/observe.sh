@@ -41,8 +41,8 @@ observed() {
     case_name=$1
     rm -rf "${dir:?}"/*
     mkdir "$dir/data"
-    got=$(RLSHIM_MODE=${MODE:-observe} RLSHIM_REPORT=$dir/report.json LD_PRELOAD=$lib \
-        timeout 60 "$program" "$1" "$dir/data" "${@:2}" 2>&1) || not_ok "exit status $?: $got"
+    got=$(timeout 60 env RLSHIM_MODE="${MODE:-observe}" RLSHIM_REPORT="$dir/report.json" \
+        LD_PRELOAD="$lib" "$program" "$1" "$dir/data" "${@:2}" 2>&1) || not_ok "exit status $?: $got"
     [ -f "$dir/report.json" ] || { not_ok "there is no report"; return 1; }
 }
 # calls ACT: how many were seen
@@ -133,7 +133,8 @@ fi
 case_name=waits
 rm -rf "${dir:?}"/*
 mkdir "$dir/data"
-RLSHIM_MODE=observe RLSHIM_REPORT=$dir/report.json LD_PRELOAD=$lib timeout 60 "$program" waits "$dir/data" >"$dir/out" 2>&1 &
+timeout 60 env RLSHIM_MODE=observe RLSHIM_REPORT="$dir/report.json" LD_PRELOAD="$lib" \
+    "$program" waits "$dir/data" >"$dir/out" 2>&1 &
 child=$!
 for ((i = 0; i < 500; i++)); do
     grep -q ready "$dir/out" && break
