@@ -96,6 +96,19 @@ $(O)/shim/%.o: shim/%.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(BASE) $(WARNINGS) $(CPPFLAGS) $(CFLAGS) $(SHIM_CFLAGS) $(SAN) -c $< -o $@
 
+# The keeper process is a program of its own, embedded in the library: no libc, no sanitizer.
+KEEPER_IMAGE := $(O)/keeper_image
+KEEPER_SRC := shim/keeper/image.c shim/zeros.c lockmgr/leftover.c lockmgr/range_table.c lockmgr/ranges.c
+$(KEEPER_IMAGE): $(KEEPER_SRC) Makefile $(wildcard shim/*.h shim/*.def lockmgr/*.h)
+	$(call say,CC,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(filter-out -MMD -MP,$(BASE)) $(WARNINGS) $(CPPFLAGS) -Os -ffreestanding -fno-pie -fno-stack-protector \
+	  -fno-asynchronous-unwind-tables -fcf-protection=none -ffunction-sections -fdata-sections \
+	  -nostdlib -static -no-pie -Wl,--gc-sections -Wl,--build-id=none -Wl,-z,noexecstack -s -o $@ $(KEEPER_SRC)
+
+$(O)/shim/keeper_start.o: $(KEEPER_IMAGE)
+$(O)/shim/keeper_start.o: BASE += -DKEEPER_IMAGE='"$(KEEPER_IMAGE)"'
+
 $(O)/lockmgr/%.o: lockmgr/%.c
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
@@ -128,7 +141,7 @@ $(LIB): $(CORE_O) $(CALLS_O) $(RL) $(BUILD)/exports.map
 
 $(CMD): $(CMD_O) $(CMD_CORE:%=$(O)/shim/%.o) $(RL)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(CFLAGS) $(SAN) $(LDFLAGS) -o $@ $^ -ljansson -ldw -pthread -ldl -lm
+	$(Q)$(CC) $(CFLAGS) $(SAN) $(LDFLAGS) -o $@ $^ -ljansson -pthread -ldl -lm
 
 $(BUILD)/examples/lock_ranges: examples/lock_ranges.c $(RL)
 	$(call say,CC,$@)
@@ -224,7 +237,7 @@ deps:
 	$(Q)DEBIAN_FRONTEND=noninteractive apt-get -q -y install --no-install-recommends $(APT) >/dev/null
 	@echo "Dependencies are installed."
 
-SOURCES := $(wildcard lockmgr/*.[ch] shim/*.[ch] shim/cmd/*.[ch] include/rlshim/*.h examples/*.c tests/*/*.[ch])
+SOURCES := $(wildcard lockmgr/*.[ch] shim/*.[ch] shim/cmd/*.[ch] shim/keeper/*.[ch] include/rlshim/*.h examples/*.c tests/*/*.[ch])
 format:
 	$(Q)clang-format -i $(SOURCES)
 

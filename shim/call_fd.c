@@ -158,7 +158,9 @@ static void fcntl_settles(int fd, int command, const void *arg)
     case F_ADD_SEALS: /* the next punch may be refused: it has to go through the kernel again */
         WHEN_BUSY(settle_end_fd(fd, WHY_lease));
         break;
-    case F_SETLEASE:
+    case F_SETLEASE: /* a keeper has the file open, too */
+        call_end_fd(fd, WHY_lease);
+        break;
     case F_SETFL: /* O_APPEND and O_DIRECT may change */
         if (((uintptr_t)arg & O_DIRECT) != 0)
             state_direct();

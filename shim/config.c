@@ -428,3 +428,11 @@ bool cfg_path_matches(const struct config *c, const char *path)
             return true;
     return false;
 }
+
+bool cfg_vouches(const struct config *c)
+{
+    for (size_t i = 0; i < c->nassigns; i++)
+        if (c->assigns[i].row == CFG_ROW_share && c->assigns[i].value.number != CFG_SHARE_AUTO)
+            return true;
+    return false;
+}

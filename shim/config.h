@@ -205,6 +205,8 @@ void cfg_settings(const struct config *c, const char *app, const char *path, str
 
 /* Is there a [path …] section; does one match `path`? If not, the program's settings hold. */
 bool cfg_has_paths(const struct config *c);
+/* Does anything vouch for named files (share other than auto)? */
+bool cfg_vouches(const struct config *c);
 bool cfg_path_matches(const struct config *c, const char *path);
 
 /*

@@ -141,11 +141,9 @@ enum elide elide_open(int dirfd, const char *path, int flags)
     struct statx stx;
     enum cut cut;
 
-    if (!state_works() || !policy_cut_flags(flags) || !worth_a_look())
+    if (!state_works() || !policy_cut_flags(flags) || !worth_a_look() || !elides_at(dirfd, path))
         return ELIDE_NO;
-    /* The look first: a path that the kernel can read is one that may be read here. */
-    if (look(dirfd, path, (flags & O_NOFOLLOW) != 0 ? AT_SYMLINK_NOFOLLOW : 0, &stx) &&
-        elides_at(dirfd, path))
+    if (look(dirfd, path, (flags & O_NOFOLLOW) != 0 ? AT_SYMLINK_NOFOLLOW : 0, &stx))
         elide = judge(&stx, 0, &cut);
     if (elide == ELIDE_YES)
         rl_store_32(&misses, 0);

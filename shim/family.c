@@ -4,6 +4,7 @@
 #include <sys/uio.h>
 
 #include "family.h"
+#include "keeper.h"
 
 #define ASK_PATIENCE_NS 50000000u /* then look whether the other one is still alive */
 #define DEAD_AFTER_NS   500000000u
@@ -109,11 +110,16 @@ static void ask_and_wait(struct family_entry *e, uint64_t dev, uint64_t ino)
          * on; its wait is on a word of its own, so there is nothing to wake here. */
         shared_wait(&family->moved, moved, ASK_PATIENCE_NS);
         if (family_is_dead(pid, rl_now_ns() - began_ns) && rl_cas_32(&e->pid, &pid, 0)) {
-            /* It died. Punches it had queued did not happen (contract 13). */
+            /* It died. Punches it had queued are a keeper's, or did not happen (contract 13). */
             rl_store_32(&e->asked, 0);
             rl_add_32(&family->busy, (uint32_t)-1);
         }
     }
+}
+
+void family_watch(void)
+{
+    rl_add_32(&family->busy, 1);
 }
 
 void family_opened(int fd)
@@ -129,4 +135,7 @@ void family_opened(int fd)
             rl_load_64(&e->dev) == st.st_dev && rl_load_64(&e->ino) == st.st_ino)
             ask_and_wait(e, st.st_dev, st.st_ino);
     }
+    /* Last: a member that is found dead above may have left a keeper. */
+    if (proc.keeper)
+        keeper_opened(st.st_dev, st.st_ino);
 }

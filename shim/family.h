@@ -27,7 +27,7 @@ struct family_entry {
 };
 
 struct family {
-    uint32_t busy;  /* entries in use */
+    uint32_t busy;  /* entries in use, and one for family_watch */
     uint32_t moved; /* futex (shared): goes up when an entry is taken out */
     struct family_entry entry[FAMILY_ENTRIES];
 };
@@ -38,6 +38,10 @@ static inline bool family_busy(void)
 {
     return family != NULL && rl_load_32(&family->busy) != 0;
 }
+
+/* From now on it is busy, in all its members: opens wait for keepers of programs that were killed
+ * (keeper.h). */
+void family_watch(void);
 
 /* After every successful open while family_busy(). */
 void family_opened(int fd);

@@ -12,7 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/ipc.h>
 #include <sys/mman.h>
+#include <sys/shm.h>
 #include <unistd.h>
 
 #include "evict.h"
@@ -170,6 +172,38 @@ static size_t arena_size(uint32_t nodes)
     return sizeof(struct arena) + (size_t)nodes * sizeof(struct rl_node);
 }
 
+/* The same in a System V segment, which a process without our memory can attach by its number, and
+ * which goes with the last that has it: removed already. *id: the number or -errno. NULL: not to be
+ * had. */
+static void *map_segment(size_t bytes, void *where, int32_t *id)
+{
+    long segment = rl_raw(SYS_shmget, IPC_PRIVATE, bytes, IPC_CREAT | SHM_NORESERVE | 0600);
+    long p;
+
+    *id = (int32_t)segment;
+    if (segment < 0)
+        return NULL;
+    p = rl_raw(SYS_shmat, segment, where, where != NULL ? SHM_REMAP : 0);
+    rl_raw(SYS_shmctl, segment, IPC_RMID, NULL);
+    if (p >= 0 || p <= -4096)
+        return (void *)p;
+    *id = (int32_t)p;
+    return NULL;
+}
+
+/* Where a keeper may be needed (keeper.h) in a segment. Not to be had: then without keeper. */
+static struct arena *map_arena(size_t bytes, void *where)
+{
+    int32_t id = -ENOENT;
+    struct arena *arena = proc.keeper ? map_segment(bytes, where, &id) : NULL;
+
+    if (arena == NULL)
+        arena = map_shared(bytes, where);
+    if (arena != NULL)
+        arena->shm = id;
+    return arena;
+}
+
 static void arena_fill(struct arena *arena)
 {
     uint32_t limit = (uint32_t)proc.settings.punch_backlog;
@@ -214,10 +248,20 @@ static bool have_family(void)
            keep((void **)&family, map_shared(sizeof *family, NULL), sizeof *family);
 }
 
+/* Named files may be deferred, and a keeper of an earlier run may still be at one of them: every
+ * open looks (family.h). */
+static void look_for_keeper(void)
+{
+    if (!proc.settings.keeper || !cfg_vouches(&start.config) || !have_family())
+        return;
+    proc.keeper = 1;
+    family_watch();
+}
+
 static bool make_arena(void)
 {
     size_t bytes = arena_size((uint32_t)proc.settings.punch_backlog + POOL_RESERVE + 1);
-    struct arena *arena = map_shared(bytes, NULL);
+    struct arena *arena = map_arena(bytes, NULL);
 
     if (arena == NULL)
         return false;
@@ -304,7 +348,7 @@ void fork_child(void)
     inflight_forked();
     observe_forked();
     if (proc.arena != NULL) {
-        if (map_shared(proc.arena_bytes, proc.arena) != NULL) {
+        if (map_arena(proc.arena_bytes, proc.arena) != NULL) {
             arena_fill(proc.arena);
         } else {
             proc.arena = NULL;
@@ -378,6 +422,7 @@ void state_init(void)
     if (proc.settings.mode == CFG_MODE_ON) {
         proc.works = 1;
         look_for_direct();
+        look_for_keeper();
     }
     rl_store_64(&state_word_value, wanted());
 }

@@ -15,9 +15,11 @@
 #include <ftw.h>
 #include <grp.h>
 #include <pty.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
@@ -25,6 +27,7 @@
 #include <sys/time.h>
 #include <sys/types.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <utime.h>
 
 #if __SIZEOF_LONG__ != 8

@@ -86,6 +86,8 @@ struct stats_page *report_map_stats(const char *dir, uint32_t pid, uint64_t star
                                     const char *program);
 
 /* At the end of the process: removes the file, if it is this process's. The page stays mapped. */
+/* Where they are, absolute; path is left alone if there are none. */
+void report_stats_path(char *path, size_t bytes);
 void report_unmap_stats(void);
 
 /* --- pieces, for tests and the command --- */

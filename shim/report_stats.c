@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <linux/magic.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/vfs.h>
@@ -129,6 +130,12 @@ struct stats_page *report_map_stats(const char *dir, uint32_t pid, uint64_t star
     stats_page_init(page, pid, started_ns, program);
     live.pid = pid;
     return page;
+}
+
+void report_stats_path(char *path, size_t bytes)
+{
+    if (live.pid == (uint32_t)rl_raw(SYS_getpid) && strlen(live.path) < bytes)
+        strcpy(path, live.path);
 }
 
 void report_unmap_stats(void)

@@ -33,7 +33,7 @@
 struct arena {
     uint32_t magic, version;
     uint32_t pid;
-    uint32_t pad;
+    int32_t shm; /* System V id of the segment it is in, or -errno: it is in none */
     struct rl_inode_table inodes;
     struct rl_pool pool; /* its nodes follow */
 };
@@ -56,6 +56,7 @@ struct process {
     uint32_t ending;    /* exit, exec or a sandbox has begun: nothing is turned on */
     uint32_t maps;      /* a file was mapped shared */
     uint32_t nameless;  /* there may be open files without a name */
+    uint32_t keeper;    /* named files may be deferred, with a keeper (keeper.h) */
     uint32_t sandbox;   /* entered Landlock: what it forbids cannot be asked */
     char program[64];
 };

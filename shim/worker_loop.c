@@ -14,12 +14,15 @@
 #include "evidence.h"
 #include "family.h"
 #include "inflight.h"
+#include "keeper.h"
+#include "keeper_impl.h"
 #include "log.h"
 #include "policy_split.h"
 #include "ring.h"
 #include "tail.h"
 #include "whole.h"
 #include "worker_impl.h"
+#include "zeros.h"
 
 #define GATE_LIMIT_NS   1000000000u /* longest wait for pieces: a limit may stop one for 0.1 s */
 #define URGENT_GATE_NS  5000000u    /* this long: its caller may be a handler inside such a piece */
@@ -59,6 +62,7 @@ struct job {
 };
 
 static struct job jobs[WORKER_FILES];
+_Static_assert(WORKER_FILES == KEEPER_FILES, "a keeper has room for all");
 static int pidfd;
 static bool have_ring;
 
@@ -66,6 +70,7 @@ void worker_loop_forked(void)
 {
     memset(jobs, 0, sizeof jobs);
     have_ring = false;
+    keeper_forked();
 }
 
 static uint64_t act_of(const struct job *job)
@@ -134,6 +139,7 @@ static void turn_off(int slot)
     struct job *job = &jobs[slot];
 
     /* The entry may belong to another inode by now: it is idle. */
+    keeper_drop(slot);
     rl_raw(SYS_close, job->fd);
     family_leave(job->dev, job->ino);
     rl_store_32(&worker_files[slot], 0);
@@ -141,6 +147,34 @@ static void turn_off(int slot)
     rl_add_32(&job->inode->table.done_seq, 1);
     rl_futex_wake(&job->inode->table.done_seq, INT32_MAX);
     job->inode = NULL;
+}
+
+/* A file with a name is not deferred before a keeper has it. EVIDENCE_OK: one has, or need not.
+ * *fd is our reference, and becomes one that shares nothing with the program's. */
+static enum stat_id keep(int slot, const struct rl_inode *inode, const struct file_state *fs,
+                         uint32_t gen, int *fd)
+{
+    struct stat st;
+    int again;
+
+    if (rl_raw(SYS_fstat, *fd, &st) == 0 && st.st_nlink == 0)
+        return EVIDENCE_OK;
+    again = keeper_open_again(*fd);
+    /* turn_on opens the table, which counts its activations. */
+    if (proc.settings.keeper &&
+        (!proc.keeper || !keeper_take(slot, inode, gen, (rl_load_32(&inode->table.act) >> 2) + 1,
+                                      fs->punch_call_max_bytes, again))) {
+        if (again >= 0)
+            rl_raw(SYS_close, again);
+        return STAT_punch_no_keeper;
+    }
+    if (proc.settings.keeper)
+        stat_add(STAT_keeper_files, 1);
+    if (again >= 0) {
+        rl_raw(SYS_close, *fd);
+        *fd = again;
+    }
+    return EVIDENCE_OK;
 }
 
 static void answer(uint64_t ask)
@@ -163,6 +197,11 @@ static void answer(uint64_t ask)
         refusal = STAT_punch_no_sole;
         if (family_enter(inode->dev, inode->ino))
             refusal = evidence_gather(inode, fs, (int)(uint32_t)ask, pidfd, &own);
+        if (refusal == EVIDENCE_OK) {
+            refusal = keep(slot, inode, fs, gen, &own);
+            if (refusal != EVIDENCE_OK)
+                rl_raw(SYS_close, own);
+        }
         if (refusal != EVIDENCE_OK)
             family_leave(inode->dev, inode->ino);
     }
@@ -177,37 +216,9 @@ static void answer(uint64_t ask)
     rl_store_32(&fs->asked, 0);
 }
 
-/* Writes zeros where the kernel refused to punch: the contents are then as they must be, only the
- * space is not freed. */
-static long write_zeros(int fd, const struct rl_span *s)
-{
-    static const char zeros[65536] __attribute__((aligned(4096)));
-    uint64_t at = s->start;
-    struct stat st;
-    long n;
-
-    n = rl_raw(SYS_fallocate, fd, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, s->start,
-               s->end - s->start);
-    if (n == 0)
-        return 0;
-    if ((n = rl_raw(SYS_fstat, fd, &st)) != 0)
-        return n;
-    while (at < s->end && at < (uint64_t)st.st_size) {
-        uint64_t end = s->end < (uint64_t)st.st_size ? s->end : (uint64_t)st.st_size;
-
-        n = rl_raw(SYS_pwrite64, fd, zeros, end - at < sizeof zeros ? end - at : sizeof zeros, at);
-        if (n == -EINTR)
-            continue;
-        if (n <= 0)
-            return n < 0 ? n : -EIO;
-        at += (uint64_t)n;
-    }
-    return 0;
-}
-
 static void punch_failed(struct job *job, long error)
 {
-    if (write_zeros(job->fd, &job->span) == 0) {
+    if (zeros_write(job->fd, job->span.start, job->span.end) == 0) {
         stat_add(STAT_punch_zeroed, 1);
         rl_drain_applied(&job->inode->table, &proc.arena->pool, &job->span);
         job->tries = 0;
@@ -348,7 +359,7 @@ static void fetch(struct job *job, uint64_t now_ns)
         if (due_ns != 0 && due_ns <= now_ns) {
             if (rl_load_64(&t->first_ns) != 0)
                 stat_peak(STAT_punch_delay_max_ns, now_ns - rl_load_64(&t->first_ns));
-            if (!evidence_holds(job->fs, job->fd))
+            if (!evidence_holds(job->fs, job->fd) || !keeper_has((int)(job - jobs)))
                 rl_table_close(t, rl_load_32(&t->act));
             job->hurried = rl_load_32(&t->want_all) != 0 || act_of(job) == RL_ACT_DRAINING;
             rl_drain_begin(t, pool);
@@ -575,6 +586,7 @@ int worker_main(void *arg)
         if (ask != 0)
             rl_store_32(&file_state(&proc.arena->inodes.inode[(ask >> 32) - 1])->asked, 0);
     }
+    keeper_leave();
     log_worker(0);
     ring_close();
     have_ring = false;

@@ -82,6 +82,8 @@ silent
 [ "$(counter punch_deferred)" -gt 0 ] ||
     skip "no punch is deferred in $dir ($(stat -f -c %T "$dir"))"
 with_ring=$(counter ring_calls)
+with_names=$(counter punch_deferred) # the workload has files with a name, and without
+counts keeper_files
 
 # The worker without a ring, so that its punches are system calls. The first two are let pass: as many
 # punches of a file are made by the program itself before deferral begins.
@@ -161,7 +163,27 @@ for fault in pidfd_getfd:error=EPERM pidfd_open:error=EMFILE close_range:error=E
     counts_none punch_deferred
 done
 
+# Without a keeper a named file is not deferred: one line of log = info says why.
+for fault in shmget:error=ENOSPC shmat:error=ENOMEM semget:error=ENOSPC semop:error=EACCES \
+    socketpair:error=EMFILE memfd_create:error=ENOSYS prctl:error=EPERM:when=2+; do
+    case_name="no keeper: $fault"
+    log=info run "$fault"
+    unharmed
+    [ "$(grep -c "no keeper process for named files" "$out/err")" = 1 ] ||
+        not_ok "not said once: $(cat "$out/err")"
+    counts punch_no_keeper
+    counts_none keeper_files
+    [ "$(counter punch_deferred)" -lt "$with_names" ] || not_ok "files with names are deferred"
+done
+case_name="keeper = off needs none of it"
+RLSHIM_KEEPER=off run shmget:error=ENOSPC semget:error=ENOSPC socketpair:error=EMFILE memfd_create:error=ENOSYS
+unharmed
+silent
+counts punch_deferred
+counts_none keeper_started
+
 case_name="no memory for the tables"
+export RLSHIM_KEEPER=off # which has them in other memory
 # The tables are made at the first punch. The library's mappings are the ones that reserve nothing;
 # the first line of the trace is the main thread's, and so are the numbers.
 for which in 1 2; do
