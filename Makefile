@@ -141,7 +141,7 @@ $(LIB): $(CORE_O) $(CALLS_O) $(RL) $(BUILD)/exports.map
 
 $(CMD): $(CMD_O) $(CMD_CORE:%=$(O)/shim/%.o) $(RL)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(CFLAGS) $(SAN) $(LDFLAGS) -o $@ $^ -ljansson -pthread -ldl -lm
+	$(Q)$(CC) $(CFLAGS) $(SAN) $(LDFLAGS) -o $@ $^ -ljansson -ldw -pthread -ldl -lm
 
 $(BUILD)/examples/lock_ranges: examples/lock_ranges.c $(RL)
 	$(call say,CC,$@)

@@ -133,6 +133,9 @@ static inline int call_duplicated(int from, int to)
     return to;
 }
 
+/* call_open.c: openat2, also by number. */
+int call_openat2(int dirfd, const char *path, const void *how, size_t size);
+
 /* call_copy.c: an ioctl by number may ask for space. */
 void call_ioctl_space(unsigned long request);
 

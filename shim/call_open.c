@@ -22,8 +22,10 @@
 /* No mode, nothing to cut, nothing to remember but that it was an open of ours. */
 #define PLAIN(flags) (((flags) & (O_CREAT | O_TRUNC | O_DIRECT | O_TMPFILE)) == 0)
 
-/* `call` opens with flags_. One that would truncate an empty file is made without O_TRUNC. */
-#define OPEN(dirfd, path, flags, call)                                                             \
+/* `call` opens with flags_. One that would truncate an empty file is made without O_TRUNC, if
+ * `may`.
+ */
+#define OPEN_IF(may, dirfd, path, flags, call)                                                     \
     int flags_ = (flags);                                                                          \
     enum elide elide_;                                                                             \
     int fd_;                                                                                       \
@@ -33,7 +35,7 @@
     CALL_CUTS((flags_ & O_TRUNC) != 0, dirfd, path);                                               \
     if (likely((flags_ & O_TRUNC) == 0))                                                           \
         return TIMED_OPENED(call_opened_with(CALL_WITH_SPACE(call), flags_));                      \
-    elide_ = elide_open(dirfd, path, flags_);                                                      \
+    elide_ = (may) ? elide_open(dirfd, path, flags_) : ELIDE_NO;                                   \
     if (elide_ == ELIDE_YES) {                                                                     \
         int saved_ = errno;                                                                        \
                                                                                                    \
@@ -50,6 +52,7 @@
     if (fd_ >= 0 && elide_ == ELIDE_LEARN)                                                         \
         elide_learn(fd_);                                                                          \
     return TIMED_OPENED(call_opened_with(fd_, flags_))
+#define OPEN(dirfd, path, flags, call) OPEN_IF(true, dirfd, path, flags, call)
 
 #define OPENS(name)                                                                                \
     static __attribute__((noinline)) int name##_more(const char *path, int flags, mode_t mode)     \
@@ -110,18 +113,31 @@ OPENS_AT_CHECKED(__openat64_2)
 CREATES(creat)
 CREATES(creat64)
 
-/* A libc without openat2 lets nobody call it but by our export: then the system call is right. */
+/* With O_TRUNC left out, if flags says so: then *how is of the size that we know. A libc without
+ * openat2 lets nobody call it but by our export: then the system call is right. */
+static int openat2_as(int dirfd, const char *path, const void *how, size_t size, int flags)
+{
+    struct open_how own;
+
+    if ((flags & O_TRUNC) == 0 && (call_how_flags(how, size) & O_TRUNC) != 0) {
+        own = *(const struct open_how *)how;
+        own.flags &= ~(uint64_t)O_TRUNC;
+        how = &own;
+    }
+    return real.openat2 != NULL ? real.openat2(dirfd, path, how, size)
+                                : (int)real.syscall(SYS_openat2, dirfd, path, how, size);
+}
+
+int call_openat2(int dirfd, const char *path, const void *how, size_t size)
+{
+    /* RESOLVE_* may find another file than a look would. */
+    OPEN_IF(size == sizeof(struct open_how) && ((const struct open_how *)how)->resolve == 0, dirfd,
+            path, call_how_flags(how, size), openat2_as(dirfd, path, how, size, flags_));
+}
+
 int openat2(int dirfd, const char *path, const void *how, size_t size)
 {
-    int flags = call_how_flags(how, size);
-
-    TIMED_OPEN(flags, dirfd, path);
-    call_seen(STAT_calls_open);
-    CALL_CUTS((flags & O_TRUNC) != 0, dirfd, path);
-    if (real.openat2 != NULL)
-        return TIMED_OPENED(call_opened_with(real.openat2(dirfd, path, how, size), flags));
-    return TIMED_OPENED(
-        call_opened_with((int)real.syscall(SYS_openat2, dirfd, path, how, size), flags));
+    return call_openat2(dirfd, path, how, size);
 }
 
 int open_by_handle_at(int mount_fd, struct file_handle *handle, int flags)

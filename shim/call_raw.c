@@ -59,12 +59,8 @@ typedef long raw_fn(long number, long a, long b, long c, long d, long e, long f)
 /* Every descriptor that comes from an open is known as such. */
 static long raw_open(long number, long a, long b, long c, long d, long e, long f)
 {
-    if (number == SYS_openat2) {
-        int flags = call_how_flags((const void *)c, (size_t)d);
-
-        CALL_CUTS((flags & O_TRUNC) != 0, (int)a, (const char *)b);
-        return call_opened_with((int)real.syscall(ALL), flags);
-    }
+    if (number == SYS_openat2)
+        return call_openat2((int)a, (const char *)b, (const void *)c, (size_t)d);
     return call_opened((int)real.syscall(ALL));
 }
 

@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <libunwind.h>
 #include <link.h>
+#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -356,9 +357,18 @@ callsite_take(struct callsite_frame *frame, bool *cut,
     struct walk w = {.frame = frame, .module = module};
     uint64_t all = ~(uint64_t)0, mask = 0;
     struct place *place;
+    int type;
 
     if (rl_load_32(&ready) == 0 || !rate_allows())
         return 0;
+    /* libunwind blocks signals itself, by libc's function, which never blocks that of cancellation
+     * and, restoring, lets it in. In a thread that is to be cancelled later its handler does
+     * nothing. */
+    pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &type);
+    if (type != PTHREAD_CANCEL_DEFERRED) {
+        pthread_setcanceltype(type, NULL);
+        return 0;
+    }
     rl_raw(SYS_rt_sigprocmask, SIG_SETMASK, &all, &mask, sizeof mask);
     place = place_take();
     if (place != NULL) {

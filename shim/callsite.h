@@ -9,6 +9,7 @@
  *  - it is told where unwind tables are by _dl_find_object (glibc 2.35), which takes no lock: the
  *    usual way, dl_iterate_phdr, takes the dynamic linker's, and another thread may hold that in a
  *    dlopen which waits for the lock that our caller holds.
+ *  - not in a thread that may be cancelled at any instruction: libunwind lets that signal in.
  *  - every byte of stack it follows is first asked for from the kernel (readable.h).
  *  - CALLSITE_RATE stacks in a tenth of a second at most.
  * Where any of this is missing there are no call sites, and the report says so.

@@ -141,9 +141,11 @@ enum elide elide_open(int dirfd, const char *path, int flags)
     struct statx stx;
     enum cut cut;
 
-    if (!state_works() || !policy_cut_flags(flags) || !worth_a_look() || !elides_at(dirfd, path))
+    if (!state_works() || !policy_cut_flags(flags) || !worth_a_look())
         return ELIDE_NO;
-    if (look(dirfd, path, (flags & O_NOFOLLOW) != 0 ? AT_SYMLINK_NOFOLLOW : 0, &stx))
+    /* The look first: a path that the kernel can read is one that may be read here. */
+    if (look(dirfd, path, (flags & O_NOFOLLOW) != 0 ? AT_SYMLINK_NOFOLLOW : 0, &stx) &&
+        elides_at(dirfd, path))
         elide = judge(&stx, 0, &cut);
     if (elide == ELIDE_YES)
         rl_store_32(&misses, 0);

@@ -44,22 +44,36 @@ static bool would_wait(const struct io *io, struct rl_inode *inode, uint64_t sta
     return true;
 }
 
-#define IOV_MOST 1024 /* UIO_MAXIOV */
+#define PARTS 64 /* iovecs at a time: a handler's stack may be small */
 
 /* The first n bytes of the read. Not without a call where there are none: the kernel has errors to
  * tell also at the end of a file. */
 static __attribute__((noinline)) ssize_t read_part(const struct io *io, off_t off, size_t n)
 {
-    struct iovec part[IOV_MOST];
-    int parts = 0;
+    ssize_t done = 0;
+    int i = 0;
 
-    for (int i = 0; i < io->count && i < IOV_MOST && (n > 0 || i == 0); i++) {
-        part[parts] = io->iov[i];
-        if (part[parts].iov_len > n)
-            part[parts].iov_len = n;
-        n -= part[parts++].iov_len;
-    }
-    return io->issue(io, part, parts, off);
+    do {
+        struct iovec part[PARTS];
+        size_t bytes = 0;
+        int parts = 0;
+        ssize_t r;
+
+        for (; i < io->count && parts < PARTS && (n > 0 || parts == 0); i++, parts++) {
+            part[parts] = io->iov[i];
+            if (part[parts].iov_len > n)
+                part[parts].iov_len = n;
+            n -= part[parts].iov_len;
+            bytes += part[parts].iov_len;
+        }
+        r = io->issue(io, part, parts, off + done);
+        if (r < 0)
+            return done != 0 ? done : r;
+        done += r;
+        if ((size_t)r < bytes)
+            break;
+    } while (n > 0 && i < io->count);
+    return done;
 }
 
 /* The real call, up to the end of the file as the program knows it. */

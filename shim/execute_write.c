@@ -3,8 +3,6 @@
  */
 #include <errno.h>
 #include <sys/resource.h>
-#include <sys/single_threaded.h>
-#include <time.h>
 #include <signal.h>
 
 #include "evict.h"
@@ -13,11 +11,6 @@
 #include "policy_split.h"
 #include "tail.h"
 #include "whole.h"
-
-#define PARTS_MAX 64 /* iovecs in one piece */
-
-#define ANSWER_NAPS   10
-#define ANSWER_NAP_NS 200000u
 
 /* Where a program's memory ends, unless it asked for more by a hint to mmap. */
 #if defined(__x86_64__)
@@ -59,8 +52,8 @@ static bool write_range(const struct io *io, const struct rl_inode *inode, off_t
 }
 
 /* The next piece of at most max bytes, from byte `done` on. Returns its length. */
-static size_t next_piece(const struct io *io, size_t done, size_t max, struct iovec *part,
-                         int *parts)
+size_t write_next_piece(const struct io *io, size_t done, size_t max, struct iovec *part,
+                        int *parts)
 {
     size_t bytes = 0;
 
@@ -81,7 +74,7 @@ static size_t next_piece(const struct io *io, size_t done, size_t max, struct io
     return bytes;
 }
 
-static bool size_limited(void)
+bool write_size_limited(void)
 {
     struct rlimit limit;
 
@@ -96,7 +89,7 @@ static bool stopped_early(int fd, size_t done, size_t bytes)
     struct stat st;
 
     return done < bytes && rl_raw(SYS_fstat, fd, &st) == 0 && S_ISREG(st.st_mode) &&
-           !size_limited();
+           !write_size_limited();
 }
 
 /* Before the call, as `word` says, or now: what was held may be freed this moment. */
@@ -110,8 +103,8 @@ static bool nothing_queued(uint64_t word)
  * now: apply and free them all, and go on once where the write stopped. Without rlshim it would not
  * have stopped.
  */
-static ssize_t write_rest(const struct io *io, const struct iovec *iov, int count, off_t off,
-                          ssize_t n, size_t bytes, int saved, uint64_t word)
+ssize_t write_rest(const struct io *io, const struct iovec *iov, int count, off_t off, ssize_t n,
+                   size_t bytes, int saved, uint64_t word)
 {
     struct iovec part[PARTS_MAX];
     size_t done = n > 0 ? (size_t)n : 0;
@@ -125,7 +118,7 @@ static ssize_t write_rest(const struct io *io, const struct iovec *iov, int coun
         settle_all(WHY_space);
         rest.iov = iov;
         rest.count = count;
-        next_piece(&rest, done, bytes, part, &parts);
+        write_next_piece(&rest, done, bytes, part, &parts);
         more = io->issue(io, part, parts, off + (off_t)done);
         if (more >= 0) {
             errno = saved;
@@ -222,6 +215,11 @@ static ssize_t write_around(const struct io *io, const struct iovec *iov, int co
 
 static const struct tail_member no_tail;
 
+ssize_t write_plain(const struct io *io)
+{
+    return write_around(io, io->iov, io->count, io->off, NULL, &no_tail);
+}
+
 /* No piece can be refused for a reason for which the kernel would have refused the whole:
  * alignment, and what it checks before it begins (offsets beyond the largest, memory that is not a
  * program's, and it does not cut an aligned call short by itself). */
@@ -250,6 +248,16 @@ static bool extends(const struct io *io, size_t bytes)
     struct stat st;
 
     return rl_raw(SYS_fstat, io->fd, &st) == 0 && io->off + (off_t)bytes > st.st_size;
+}
+
+/* A later piece met memory that is not there. What the kernel says to that differs from file system
+ * to file system (ext4 and XFS: EFAULT for the whole, btrfs: a short count), so it is asked about
+ * the whole. What was written already is the same bytes once more. */
+static ssize_t write_undivided(const struct io *io, struct rl_inode *inode, size_t done)
+{
+    if (!io->positional)
+        rl_raw(SYS_lseek, io->fd, -(off_t)done, SEEK_CUR);
+    return write_around(io, io->iov, io->count, io->off, inode, &no_tail);
 }
 
 static ssize_t write_pieces(const struct io *io, struct rl_inode *inode, size_t bytes, size_t fixed,
@@ -296,7 +304,7 @@ static ssize_t write_pieces(const struct io *io, struct rl_inode *inode, size_t 
         if (extending && tail.inode == NULL && crowded && !pace_wait(inode, piece) && done != 0)
             pace_give_way(&view, fs->hold_target_ns / 8);
         began_ns = rl_now_ns();
-        len = next_piece(io, done, piece, part, &parts);
+        len = write_next_piece(io, done, piece, part, &parts);
         n = write_around(io, part, parts, io->off + (off_t)done, inode, &tail);
         if (n > 0 && (size_t)n == len)
             pace_passed(inode, len, began_ns, rl_now_ns());
@@ -304,8 +312,13 @@ static ssize_t write_pieces(const struct io *io, struct rl_inode *inode, size_t 
         if (n < 0 && done == 0)
             return n;
         if (n < 0) { /* a short count is a success */
+            bool fault = errno == EFAULT;
+
             errno = saved;
-            break;
+            if (!fault)
+                break;
+            tail_leave(&tail);
+            return write_undivided(io, inode, done);
         }
         done += (size_t)n;
         stat_add(STAT_write_pieces_bytes, (uint64_t)n);
@@ -326,112 +339,6 @@ static ssize_t write_pieces_at_position(const struct io *io, struct rl_inode *in
     return write_pieces(io, inode, bytes, fixed, NULL);
 }
 
-/* The write would take far longer in one than the answer takes, and by the next one the file may be
- * off again. The caller has landed, or it would be waited for itself. */
-static void wait_for_evidence(int fd, struct rl_inode *inode)
-{
-    struct file_state *fs = file_state(inode);
-
-    if (file_on(inode) && file_armed(inode))
-        return;
-    execute_ask(fd, inode);
-    for (int naps = 0; naps < ANSWER_NAPS && rl_load_32(&fs->asked) != 0; naps++)
-        rl_futex_wait(&fs->asked, 1, ANSWER_NAP_NS);
-    for (int naps = 0; naps < ANSWER_NAPS && file_on(inode) && !file_armed(inode); naps++)
-        rl_futex_wait(&fs->armed, 0, ANSWER_NAP_NS);
-}
-
-static uint64_t cpu_ns(void)
-{
-    struct timespec t = {0, 0};
-
-    rl_raw(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-/* A big buffered write: see whole.h. Where it is made in one after all, that is as it always was.
- */
-static ssize_t write_whole(const struct io *io, struct rl_inode *inode, size_t bytes)
-{
-    struct file_state *fs = file_state(inode);
-    uint64_t start = (uint64_t)io->off;
-    struct rl_span range = {start, start + bytes};
-    uint64_t word = state_word();
-    struct iovec part[PARTS_MAX];
-    struct inflight_view view;
-    int saved = errno;
-    size_t done = 0;
-    int parts;
-    ANNOUNCEMENT(mine);
-    SIGNALS(signals);
-    WHOLE_HOLD(hold);
-
-    announce(&mine, inode, &range);
-    inflight_land(io->leg); /* announced, and others may wait for us to have landed */
-    wait_for_evidence(io->fd, inode);
-    signals_block(&signals);
-    if (!whole_begin(&hold, inode, range.start, range.end, &mine)) {
-        signals_back(&signals);
-        return write_around(io, io->iov, io->count, io->off, NULL, &no_tail);
-    }
-    stat_add(STAT_whole_begun, 1);
-    settle_range(inode, range.start, range.end, WHY_write);
-    while (done < bytes) {
-        uint64_t began_ns = rl_now_ns();
-        uint64_t began_cpu_ns = cpu_ns();
-        bool crowded = pace_crowded(inode, began_ns, &view);
-        size_t len = next_piece(io, done,
-                                policy_whole_piece(rl_load_64(&fs->whole_rate), fs->hold_target_ns),
-                                part, &parts);
-        off_t off = io->off + (off_t)done;
-        ssize_t n =
-            write_rest(io, part, parts, off, io->issue(io, part, parts, off), len, saved, word);
-
-        if (n < 0 && done == 0)
-            return n;
-        if (n < 0) { /* a short count is a success */
-            errno = saved;
-            break;
-        }
-        done += (size_t)n;
-        stat_add(STAT_whole_pieces, 1);
-        if ((size_t)n < len)
-            break;
-        rl_store_64(&fs->whole_rate, policy_whole_rate(rl_load_64(&fs->whole_rate),
-                                                       &(struct whole_sample){
-                                                           .bytes = len,
-                                                           .wall_ns = rl_now_ns() - began_ns,
-                                                           .cpu_ns = cpu_ns() - began_cpu_ns,
-                                                           .alone = view.n == 0,
-                                                       }));
-        if (done < bytes && crowded) {
-            inflight_beside(inode, &view);
-            pace_give_way(&view, fs->hold_target_ns / 8);
-        }
-    }
-    return (ssize_t)done;
-}
-
-/* May a buffered write be worth splitting, if there is evidence? */
-static struct rl_inode *split_buffered(const struct io *io, size_t bytes, int flags)
-{
-    struct inflight_view view;
-    struct rl_inode *inode;
-    struct file_state *fs;
-
-    if (bytes < WHOLE_LEAST_BYTES || !io->positional || io->flags != 0 || __libc_single_threaded ||
-        io->off < 0 || bytes > RL_FOREVER - (uint64_t)io->off || flags < 0 ||
-        (flags & (O_DIRECT | O_APPEND | O_SYNC | O_DSYNC)) != 0 ||
-        (inode = file_inode(io->fd, true)) == NULL)
-        return NULL;
-    fs = file_state(inode);
-    /* Readers do not wait for buffered writers on ext4, and on btrfs only within the range. */
-    if (fs->kind != FILE_KIND_XFS + 1 || fs->split_bytes == CFG_OFF ||
-        !pace_crowded(inode, rl_now_ns(), &view))
-        return NULL;
-    return !size_limited() ? inode : NULL;
-}
-
 ssize_t execute_write(const struct io *io)
 {
     size_t bytes = io_bytes(io->iov, io->count);
@@ -445,12 +352,12 @@ ssize_t execute_write(const struct io *io)
         if (flags >= 0 && (flags & O_DIRECT) != 0) {
             state_direct();
             inode = file_inode(io->fd, true);
-        } else if ((inode = split_buffered(io, bytes, flags)) != NULL) {
-            return write_whole(io, inode, bytes);
+        } else if ((inode = execute_whole_file(io, bytes, flags)) != NULL) {
+            return execute_whole(io, inode, bytes);
         }
     }
     if (inode == NULL)
-        return write_around(io, io->iov, io->count, io->off, NULL, &no_tail);
+        return write_plain(io);
     fs = file_state(inode);
     plan = policy_split(&(struct split_facts){
         .bytes = bytes,
@@ -458,7 +365,7 @@ ssize_t execute_write(const struct io *io)
         .direct = true,
         .open_flags = flags,
         .rwf_flags = io->flags,
-        .size_limited = size_limited(),
+        .size_limited = write_size_limited(),
         /* write() keeps the file position locked for the whole call; pieces cannot. */
         .may_interleave = io->positional || file_claim_position(io->fd, false),
         .gate = fs->gate,
@@ -466,7 +373,7 @@ ssize_t execute_write(const struct io *io)
         .kind = (enum file_kind)(fs->kind - 1),
     });
     if (!plan.gate)
-        return write_around(io, io->iov, io->count, io->off, NULL, &no_tail);
+        return write_plain(io);
     /* Announced even while nothing is on: a file may be turned on within a long write. */
     ANNOUNCEMENT(mine);
     announce(&mine, inode,

@@ -113,8 +113,8 @@ struct file_rules {
     bool gate;
 };
 
-/* For the file behind fd, by its present name, or at a path that was given to a call. False where
- * that path cannot be made absolute. */
+/* For the file behind fd, by its present name, or at a path that was given to a call, and that the
+ * kernel has read before (it may lead nowhere). False where it cannot be made absolute. */
 void file_rules_of(int fd, struct file_rules *rules);
 bool file_rules_at(int dirfd, const char *path, struct file_rules *rules);
 

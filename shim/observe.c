@@ -2,6 +2,7 @@
 /* observe: see observe.h. The timing itself, and who is to be helped how. */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -113,6 +114,18 @@ void observe_scratch_back(const char *scratch)
         __atomic_store_n(&observation->scratch_taken[(size_t)(scratch - observation->scratch[0]) /
                                                      sizeof observation->scratch[0]],
                          0, __ATOMIC_RELEASE);
+}
+
+void observe_aside_begins(uint64_t *mask)
+{
+    uint64_t all = ~(uint64_t)0;
+
+    rl_raw(SYS_rt_sigprocmask, SIG_SETMASK, &all, mask, sizeof all);
+}
+
+void observe_aside_ends(const uint64_t *mask)
+{
+    rl_raw(SYS_rt_sigprocmask, SIG_SETMASK, mask, NULL, sizeof *mask);
 }
 
 /* --- counting --- */
@@ -278,7 +291,7 @@ static struct remedy_guess judge(const struct timed *t, uint64_t ns, uint64_t di
     if (facts.frees_bytes != 0 || facts.cut_nothing || t->act == ACT_open_create)
         kind = observe_kind(t->file, t->act == ACT_close ? -1 : t->fd, t->dirfd,
                             t->before.known ? t->path : NULL);
-    facts.known_fs = kind != FILE_KIND_NONE;
+    facts.known_fs = kind != FILE_KIND_NONE && kind != FILE_KIND_TMPFS;
     facts.beside_big = was_beside(&f->big, &f->big_end, t->start);
     facts.beside_drain = was_beside(&f->drains, &f->drain_end, t->start);
     facts.cut_before = f->cut_before;
@@ -379,11 +392,11 @@ void timed_begin(struct timed *t, enum act act, int fd, int dirfd, const char *p
     t->before.known = false;
     t->before.links = 0;
     find_before(t);
-    if (t->file == FILE_NOT) /* pipes wait for people, not for disks */
-        return;
-    run_begins(t);
+    if (t->file != FILE_NOT) { /* pipes wait for people, not for disks */
+        run_begins(t);
+        t->start = clock_ticks();
+    }
     errno = saved;
-    t->start = clock_ticks();
 }
 
 void timed_end(struct timed *t)

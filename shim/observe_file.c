@@ -145,15 +145,14 @@ static void name_is(uint32_t file, const char *path, size_t n)
     rl_cas_32(&f->path, &none, observe_keep(path, n));
 }
 
-void observe_name_fd(uint32_t file, int fd)
+static void name_by_fd(uint32_t file, int fd)
 {
     static const char gone[] = " (deleted)";
     char link[64], *path;
     struct cfg_text t = cfg_text_in(link, sizeof link);
     long n;
 
-    if (file == FILE_OTHERS || file >= FILES_MAX || !observe_may_ask() ||
-        rl_load_32(&observation->file[file].path) != 0 || (path = observe_scratch()) == NULL)
+    if ((path = observe_scratch()) == NULL)
         return;
     cfg_text_add(&t, "/proc/thread-self/fd/");
     cfg_text_number(&t, (uint64_t)fd);
@@ -167,15 +166,15 @@ void observe_name_fd(uint32_t file, int fd)
     observe_scratch_back(path);
 }
 
-void observe_name_path(uint32_t file, int dirfd, const char *path)
+static void name_by_path(uint32_t file, int dirfd, const char *path)
 {
-    char whole[PATH_MAX + 1];
+    char *whole = observe_scratch();
     size_t n = strlen(path);
     long have = 0;
 
-    if (file == FILE_OTHERS || file >= FILES_MAX || rl_load_32(&observation->file[file].path) != 0)
+    if (whole == NULL)
         return;
-    if (path[0] != '/' && dirfd == AT_FDCWD && observe_may_ask()) {
+    if (path[0] != '/' && dirfd == AT_FDCWD) {
         have = rl_raw(SYS_getcwd, whole, PATH_MAX) - 1;
         if (have <= 0 || (size_t)have + 1 + n > PATH_MAX)
             have = 0;
@@ -189,6 +188,34 @@ void observe_name_path(uint32_t file, int dirfd, const char *path)
     observe_scratch_back(whole);
 }
 
+static bool nameless_yet(uint32_t file)
+{
+    return file != FILE_OTHERS && file < FILES_MAX && observe_may_ask() &&
+           rl_load_32(&observation->file[file].path) == 0;
+}
+
+void observe_name_fd(uint32_t file, int fd)
+{
+    uint64_t mask;
+
+    if (!nameless_yet(file))
+        return;
+    observe_aside_begins(&mask);
+    name_by_fd(file, fd);
+    observe_aside_ends(&mask);
+}
+
+void observe_name_path(uint32_t file, int dirfd, const char *path)
+{
+    uint64_t mask;
+
+    if (!nameless_yet(file))
+        return;
+    observe_aside_begins(&mask);
+    name_by_path(file, dirfd, path);
+    observe_aside_ends(&mask);
+}
+
 void observe_name_open(void)
 {
     for (uint32_t i = 0; i < FD_SLOTS; i++) {
@@ -197,8 +224,7 @@ void observe_name_open(void)
         int fd = (int)(word >> 32) - 1;
         bool direct;
 
-        if (file < FILES_MAX && file != FILE_OTHERS && fd >= 0 &&
-            rl_load_32(&observation->file[file].path) == 0 && observe_file(fd, &direct) == file)
+        if (file < FILES_MAX && file != FILE_OTHERS && fd >= 0 && observe_file(fd, &direct) == file)
             observe_name_fd(file, fd);
     }
 }
@@ -230,19 +256,23 @@ static enum file_kind kind_at(int dirfd, const char *path)
     enum file_kind kind = FILE_KIND_NONE;
     const char *slash = strrchr(path, '/');
     size_t n = slash != NULL ? (size_t)(slash - path) + 1 : 0;
-    char *dir = n < PATH_MAX ? observe_scratch() : NULL;
-    long fd;
+    uint64_t mask;
+    char *dir;
+    long fd = -1;
 
-    if (dir == NULL)
-        return kind;
-    memcpy(dir, path, n);
-    strcpy(dir + n, ".");
-    fd = rl_raw(SYS_openat, dirfd, dir, O_PATH | O_CLOEXEC | O_DIRECTORY);
-    observe_scratch_back(dir);
-    if (fd < 0)
-        return kind;
-    kind = fs_kind_of((int)fd);
-    rl_raw(SYS_close, fd);
+    observe_aside_begins(&mask);
+    dir = n < PATH_MAX ? observe_scratch() : NULL;
+    if (dir != NULL) {
+        memcpy(dir, path, n);
+        strcpy(dir + n, ".");
+        fd = rl_raw(SYS_openat, dirfd, dir, O_PATH | O_CLOEXEC | O_DIRECTORY);
+        observe_scratch_back(dir);
+    }
+    if (fd >= 0) {
+        kind = fs_kind_of((int)fd);
+        rl_raw(SYS_close, fd);
+    }
+    observe_aside_ends(&mask);
     return kind;
 }
 

@@ -118,7 +118,13 @@ static inline bool observe_may_ask(void)
 /* Copies n bytes into text[]; 0: no room. */
 uint32_t observe_keep(const char *text, size_t n);
 
-/* Room for a path, which a handler's stack may not have. NULL: all are in use, do without. */
+/* All signals wait: a handler that jumps out, or a cancellation, would leave as taken what is taken
+ * in between. Not while observe_may_ask says no. */
+void observe_aside_begins(uint64_t *mask);
+void observe_aside_ends(const uint64_t *mask);
+
+/* With signals aside: room for a path, which a handler's stack may not have. NULL: all are in use,
+ * do without. */
 char *observe_scratch(void);
 void observe_scratch_back(const char *scratch);
 

@@ -145,26 +145,40 @@ static void keep_worst(const struct observed_stall *stall, uint64_t would_ns)
     __atomic_store_n(&c->writing, 0, __ATOMIC_RELEASE);
 }
 
+/* As far as it can be told without a call of our own. */
+static void keep(struct observed_stall *stall, uint64_t n, uint64_t ns)
+{
+    struct observed_stall *place = &observation->stall[n % STALLS_MAX];
+
+    rl_store_64(&place->ns, 0);
+    *place = *stall;
+    __atomic_store_n(&place->ns, ns, __ATOMIC_RELEASE);
+    stall->ns = ns;
+}
+
 void observe_stall(const struct timed *t, uint64_t ns, enum remedy remedy, uint64_t would_ns)
 {
-    uint64_t n = rl_add_64(&observation->stalls_seen, 1);
-    struct observed_stall *place = &observation->stall[n % STALLS_MAX];
+    uint64_t n = rl_add_64(&observation->stalls_seen, 1), mask;
     struct observed_stall stall = {.start_ns = real_now() - ns,
                                    .act = t->act,
                                    .remedy = remedy,
                                    .file = t->file,
-                                   .tid = (uint32_t)(observe_may_ask() ? rl_raw(SYS_gettid) : 0)};
+                                   .site = SITE_NONE};
 
+    if (!observe_may_ask()) {
+        keep(&stall, n, ns);
+        return;
+    }
     if (t->path != NULL && t->before.known)
         observe_name_path(t->file, t->dirfd, t->path);
     else if (t->fd >= 0 && t->act != ACT_close)
         observe_name_fd(t->file, t->fd);
-    stall.site = observe_may_ask() ? trace(t->act, ns) : SITE_NONE;
-    rl_store_64(&place->ns, 0);
-    *place = stall;
-    __atomic_store_n(&place->ns, ns, __ATOMIC_RELEASE);
-    stall.ns = ns;
+    observe_aside_begins(&mask);
+    stall.tid = (uint32_t)rl_raw(SYS_gettid);
+    stall.site = trace(t->act, ns);
+    keep(&stall, n, ns);
     if (remedy != REMEDY_NONE)
         keep_worst(&stall, would_ns);
     observe_look_if_due();
+    observe_aside_ends(&mask);
 }

@@ -50,8 +50,8 @@ struct loaded {
 };
 const struct loaded *load_config(char *const *env);
 
-/* "KEY=VALUE" of a --set as the environment's "RLSHIM_KEY=VALUE", checked, in new memory; NULL after
- * a line on stderr. */
+/* "KEY=VALUE" of a --set as the environment's "RLSHIM_KEY=VALUE", checked, in new memory; NULL
+ * after a line on stderr. */
 char *setting_variable(const char *cmd, const char *arg);
 
 /* The row of a setting by its name in any case, or -1. */

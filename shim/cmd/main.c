@@ -43,11 +43,15 @@ static const struct {
      "Reads the counters of a program that runs with stats = DIRECTORY. With INTERVAL (seconds)\n"
      "one line of changes per interval, COUNT times or until the program ends. --all: one line\n"
      "for each program. The directory defaults to the one in RLSHIM_STATS or rlshim.conf.\n"},
-    {"report", cmd_report, "print exit reports as text, several added together",
-     "rlshim report FILE...\n"
+    {"report", cmd_report, "print exit reports: text, JSON or a page with plots; compare two runs",
+     "rlshim report [--json | --html] [--before FILE]... FILE...\n"
      "\n"
-     "Reads JSON reports written with report = PATH. Several files (the ranks of an MPI program)\n"
-     "are added together. Files that are not reports are named on stderr; exit status 1 then.\n"},
+     "Reads JSON reports written with report = PATH. Several files (the ranks of an MPI program, or\n"
+     "a program and its children) are added together.\n"
+     "  --before FILE   compares: those of --before are one run, the others the run after it\n"
+     "  --json          for programs\n"
+     "  --html          one page with plots that needs nothing else: rlshim report --html F >p.html\n"
+     "Files that are not reports are named on stderr; exit status 1 then.\n"},
     {"bench", cmd_bench, "the stalls on your own disk, without and with rlshim, in two minutes",
      "rlshim bench [--set KEY=VALUE]... [--library FILE] [--seconds N] [--quiet] DIRECTORY\n"
      "\n"

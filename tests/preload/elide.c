@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <linux/openat2.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -22,6 +23,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
@@ -239,6 +241,46 @@ static void opens(const char *path, const char *other)
     open_case("/proc", "/proc/self/comm", O_WRONLY | O_TRUNC);
 }
 
+static void by_number(const char *path, const char *other)
+{
+    static const struct {
+        const char *what;
+        struct open_how how;
+    } ways[] = {
+        {"openat2", {.flags = O_WRONLY | O_TRUNC}},
+        {"openat2 O_CREAT", {.flags = O_RDWR | O_TRUNC | O_CREAT, .mode = 0600}},
+        {"openat2 RESOLVE", {.flags = O_WRONLY | O_TRUNC, .resolve = RESOLVE_NO_MAGICLINKS}},
+        {"openat2 O_RDONLY", {.flags = O_RDONLY | O_TRUNC}},
+        {"openat2 mode without O_CREAT", {.flags = O_WRONLY | O_TRUNC, .mode = 0600}},
+        {"openat2 unknown flags", {.flags = O_WRONLY | O_TRUNC | (uint64_t)1 << 60}},
+    };
+
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+        for (int bytes = 0; bytes <= 5; bytes += 5) {
+            struct open_how how = ways[i].how;
+            int fd;
+
+            learn(other);
+            make(path, (size_t)bytes, 0600);
+            begin(path);
+            errno = 0;
+            fd = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
+            tell(ways[i].what, path, fd, errno);
+            printf("  flags %x still %llx\n", fd >= 0 ? fcntl(fd, F_GETFL) : 0,
+                   (unsigned long long)how.flags);
+            if (fd >= 0)
+                close(fd);
+        }
+    for (size_t size = 8; size <= sizeof ways[0].how; size += sizeof ways[0].how - 8) {
+        long r;
+
+        errno = 0;
+        r = syscall(SYS_openat2, AT_FDCWD, path, size == 8 ? &ways[0].how : NULL, size);
+        printf("openat2, %zu bytes of it: %ld", size, r);
+        printf(" errno %d\n", errno);
+    }
+}
+
 static void others(const char *path, const char *other)
 {
     char buf[8] = "";
@@ -450,6 +492,7 @@ int main(int argc, char **argv)
     if (inotify_add_watch(watch_fd, argv[1], IN_MODIFY | IN_ATTRIB | IN_OPEN) < 0)
         die("inotify");
     opens(path, other);
+    by_number(path, other);
     others(path, other);
     sizes(path, other);
     on_a_small_stack(path, other);

@@ -35,8 +35,9 @@ one() { # FS DIR: at least one is elided where WANTED is above 0
     printf '[path %s/*]\ntruncate = elide\n' "$dir" >"$out/conf"
     RLSHIM_CONF=$out/conf LD_PRELOAD=$lib "$program" "$dir" >"$out/elide" 2>"$out/count" ||
         { echo "not ok: $fs: with settings for a path"; failed=1; }
-    if ! diff "$out/plain" "$out/elide" || ! grep -q "^elided $elided " "$out/count"; then
-        echo "not ok: $fs: with settings for a path: $(tail -n 1 "$out/count"), without $elided"
+    elided=$(sed -n 's/^elided \([0-9]*\) .*/\1/p' "$out/count")
+    if ! diff "$out/plain" "$out/elide" || ((${elided:-0} < wanted)); then
+        echo "not ok: $fs: with settings for a path: ${elided:-no count of} elided, expected $wanted or more"
         failed=1
     fi
     RLSHIM_TRUNCATE=sync LD_PRELOAD=$lib "$program" "$dir" 2>"$out/count" >"$out/sync"
@@ -55,9 +56,9 @@ while read -r fs wanted; do
     mkdir "$LAB_DIR/d" && one "$fs" "$LAB_DIR/d" "$wanted"
     lab_down
 done <<'END'
-ext4 15
+ext4 17
 xfs 8
-btrfs 15
+btrfs 17
 tmpfs 0
 END
 [ "$failed" = 0 ] || exit 1

@@ -2,13 +2,12 @@
 /*
  * field: what programs were reported to do, made small. Run by field.sh, with and without the shim.
  *
- *   field until-free DIR FILES MIB WANTED   makes FILES files of MIB MiB, then deletes one after the
- *                       other until statvfs shows WANTED MiB more than before; prints how many
- *   field delete-beside-reads DIR THREADS FILES   threads delete files of 1 MiB while another reads;
- *                       prints what the shim held, and whether all of it is free at the end
- *   field write-then-size DIR FILES   creates, writes 4 KiB, ftruncate to 4096, close; prints the
- *                       sizes and times that are wrong
- *   field append FILE LINES   appends numbered lines, O_APPEND, of many lengths
+ *   field until-free DIR FILES MIB WANTED   makes FILES files of MIB MiB, then deletes one after
+ * the other until statvfs shows WANTED MiB more than before; prints how many field
+ * delete-beside-reads DIR THREADS FILES   threads delete files of 1 MiB while another reads; prints
+ * what the shim held, and whether all of it is free at the end field write-then-size DIR FILES
+ * creates, writes 4 KiB, ftruncate to 4096, close; prints the sizes and times that are wrong field
+ * append FILE LINES   appends numbered lines, O_APPEND, of many lengths
  *
  * The last line on stderr: the counters of the shim, if it is there.
  */

@@ -47,9 +47,14 @@ run() { # run LIBRARY SHARE COMPANY
 for company in one forks some many; do
     run '' '' "$company" || not_ok "without the shim, $company: $out"
     run "$lib" private "$company" || not_ok "$company: $out"
-    [ "$company" = many ] || [ "$(counter whole_begun)" -gt 0 ] ||
-        not_ok "$company: no write was made in pieces, so nothing was tried"
+    begun=$((${begun:-0} + $(counter whole_begun)))
 done
+for _ in 1 2 3; do # on a busy machine
+    [ "$begun" = 0 ] || break
+    run "$lib" private one || not_ok "one: $out"
+    begun=$(counter whole_begun)
+done
+[ "$begun" -gt 0 ] || not_ok "no write was made in pieces, so nothing was tried"
 run "$lib" auto one || not_ok "share = auto: $out"
 [ "$(counter whole_begun)" = 0 ] || not_ok "share = auto splits buffered writes of a file with a name"
 
