@@ -41,18 +41,32 @@ static void flag_held(bool on)
         ;
 }
 
+/* Threads may pass each other here: the next one puts it right, and the last is alone. */
+static void show_held(void)
+{
+    stat_gauge(GAUGE_held_files, rl_load_32(&evict.files));
+    stat_gauge(GAUGE_held_bytes, rl_load_64(&evict.bytes));
+}
+
 void evict_count(uint64_t bytes)
 {
     rl_add_64(&evict.bytes, bytes);
-    rl_add_32(&evict.files, 1);
+    if (rl_add_32(&evict.files, 1) == 0)
+        stat_gauge(GAUGE_held_since_ns, rl_now_ns());
+    show_held();
     flag_held(true);
 }
 
 void evict_uncount(uint64_t bytes)
 {
+    bool last;
+
     rl_add_64(&evict.bytes, (uint64_t)0 - bytes);
-    if (rl_add_32(&evict.files, (uint32_t)-1) != 1)
+    last = rl_add_32(&evict.files, (uint32_t)-1) == 1;
+    show_held();
+    if (!last)
         return;
+    stat_gauge(GAUGE_held_since_ns, 0);
     flag_held(false);
     if (rl_load_32(&evict.files) != 0) /* counted between the two */
         flag_held(true);

@@ -49,6 +49,8 @@ void stats_use(struct stats_page *page)
         rl_add_64(&page->value[i], rl_load_64(&old->value[i]));
     for (int i = 0; i < WHY_COUNT; i++)
         rl_add_64(&page->settled[i], rl_load_64(&old->settled[i]));
+    for (int i = 0; i < GAUGE_COUNT; i++)
+        rl_store_64(&page->gauge[i], rl_load_64(&old->gauge[i]));
     __atomic_store_n(&stats, page, __ATOMIC_RELEASE); /* pairs with the plain loads in stat_add:
                                                        * dependent on the pointer */
 }

@@ -13,7 +13,7 @@
 #include "../lockmgr/sync.h"
 
 #define STATS_MAGIC   0x74617473686c7204u /* "\4rlhstat" in memory: never a text file */
-#define STATS_VERSION 1
+#define STATS_VERSION 2
 
 enum stat_id {
 #define COUNT(name, help) STAT_##name,
@@ -31,6 +31,16 @@ enum why {
     WHY_COUNT
 };
 
+/* What there is at this moment, as far as the thread that sees to it last looked. */
+enum gauge_id {
+    GAUGE_punch_ranges,   /* queued */
+    GAUGE_punch_since_ns, /* CLOCK_MONOTONIC of the oldest that is in no pass yet, 0 none */
+    GAUGE_held_files,     /* deleted, to be freed */
+    GAUGE_held_bytes,
+    GAUGE_held_since_ns, /* CLOCK_MONOTONIC since when some file was held at any time, 0 none is */
+    GAUGE_COUNT
+};
+
 struct stats_page {
     uint64_t magic;
     uint32_t version;
@@ -43,6 +53,7 @@ struct stats_page {
     char program[64];    /* program name, NUL-terminated */
     uint64_t value[STAT_COUNT];
     uint64_t settled[WHY_COUNT];
+    uint64_t gauge[GAUGE_COUNT];
 };
 
 /* Where this process counts; never NULL (a private page until the shared one is there). */
@@ -51,6 +62,12 @@ extern struct stats_page *stats __attribute__((visibility("hidden")));
 static inline void stat_add(enum stat_id id, uint64_t n)
 {
     rl_add_64(&stats->value[id], n);
+}
+
+static inline void stat_gauge(enum gauge_id id, uint64_t n)
+{
+    if (rl_load_64(&stats->gauge[id]) != n)
+        rl_store_64(&stats->gauge[id], n);
 }
 
 static inline void stat_peak(enum stat_id id, uint64_t n)

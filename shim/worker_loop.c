@@ -436,6 +436,24 @@ static void look_for_orders(void)
     }
 }
 
+/* For who looks from outside (rlshim stat). */
+static void show_queue(void)
+{
+    uint64_t ranges = rl_load_32(&proc.arena->pool.used), since_ns = 0;
+
+    for (int i = 0; i < WORKER_FILES; i++) {
+        const struct rl_table *t = jobs[i].inode != NULL ? &jobs[i].inode->table : NULL;
+        uint64_t first_ns = t != NULL ? rl_load_64(&t->first_ns) : 0;
+
+        for (int k = 0; t != NULL && k < RL_TAILS; k++)
+            ranges += rl_load_64(&t->tail[k]) != 0;
+        if (first_ns != 0 && (since_ns == 0 || first_ns < since_ns))
+            since_ns = first_ns;
+    }
+    stat_gauge(GAUGE_punch_ranges, ranges);
+    stat_gauge(GAUGE_punch_since_ns, since_ns);
+}
+
 /* One round over all files. Returns true if something was applied; *wake_ns: when to look again. */
 static bool work(uint64_t now_ns, uint64_t *wake_ns, struct rl_gate **gate)
 {
@@ -474,6 +492,7 @@ static bool work(uint64_t now_ns, uint64_t *wake_ns, struct rl_gate **gate)
     }
     if (n > 0)
         apply(ready, n);
+    show_queue();
     control_quiet();
     return n > 0;
 }

@@ -36,21 +36,26 @@ static const struct {
      "Prints the configuration in force, what the kernel and the file system of the current\n"
      "directory offer, and for each PROGRAM whether rlshim can reach it.\n"
      "Exit status: 0 nothing is in the way, 1 something is.\n"},
-    {"stat", cmd_stat, "live counters of running programs",
+    {"stat", cmd_stat, "live counters of running programs, also for Prometheus",
      "rlshim stat [--dir DIRECTORY] PID [INTERVAL [COUNT]]\n"
-     "rlshim stat [--dir DIRECTORY] --all\n"
+     "rlshim stat [--dir DIRECTORY] --all [INTERVAL [COUNT]]\n"
+     "rlshim stat [--dir DIRECTORY] --prometheus PID | --all\n"
      "\n"
      "Reads the counters of a program that runs with stats = DIRECTORY. With INTERVAL (seconds)\n"
-     "one line of changes per interval, COUNT times or until the program ends. --all: one line\n"
-     "for each program. The directory defaults to the one in RLSHIM_STATS or rlshim.conf.\n"},
+     "one line of changes per interval and program, COUNT times or until the program ends, and\n"
+     "below it what is queued or held. --all: all programs. --prometheus: all counters once, in\n"
+     "the text format that collectors of metrics read. The directory defaults to the one in\n"
+     "RLSHIM_STATS or rlshim.conf. Only who owns a program, and root, can read its counters.\n"},
     {"report", cmd_report, "print exit reports: text, JSON or a page with plots; compare two runs",
      "rlshim report [--json | --html] [--before FILE]... FILE...\n"
      "\n"
-     "Reads JSON reports written with report = PATH. Several files (the ranks of an MPI program, or\n"
+     "Reads JSON reports written with report = PATH. Several files (the ranks of an MPI program, "
+     "or\n"
      "a program and its children) are added together.\n"
      "  --before FILE   compares: those of --before are one run, the others the run after it\n"
      "  --json          for programs\n"
-     "  --html          one page with plots that needs nothing else: rlshim report --html F >p.html\n"
+     "  --html          one page with plots that needs nothing else: rlshim report --html F "
+     ">p.html\n"
      "Files that are not reports are named on stderr; exit status 1 then.\n"},
     {"bench", cmd_bench, "the stalls on your own disk, without and with rlshim, in two minutes",
      "rlshim bench [--set KEY=VALUE]... [--library FILE] [--seconds N] [--quiet] DIRECTORY\n"

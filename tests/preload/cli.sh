@@ -75,7 +75,9 @@ complains 2 "not a process number" "$rlshim" stat 12x
 complains 2 "not a process number" "$rlshim" stat 99999999999999999999
 complains 2 "number of seconds" "$rlshim" stat 1 never
 complains 2 "number of lines" "$rlshim" stat 1 1 0
-complains 2 "a PID, or --all" "$rlshim" stat --all 1
+complains 2 "INTERVAL and a COUNT" "$rlshim" stat --all 1 2 3
+complains 2 "takes no INTERVAL" "$rlshim" stat --prometheus --all 1
+complains 2 "is not an option" "$rlshim" stat --fast 1
 complains 1 "no directory with counters" "$rlshim" stat 1
 complains 1 "/nonexistent" "$rlshim" stat --dir /nonexistent --all
 complains 1 "no process" "$rlshim" off 2147483647

@@ -159,6 +159,9 @@ finish() {
     same "exit status" 0 $?
     child=
 }
+metric() { # metric NAME: from the file metrics
+    sed -n "s/^rlshim_$1{.*} //p" metrics
+}
 # The descriptor of the program's file, which has no name.
 data_of() {
     find "/proc/$1/fd" -lname '*/data (deleted)' 2>/dev/null | head -n 1
@@ -189,6 +192,12 @@ same "punches" 400 "$(sed -n 's/^ *\([0-9]*\)  punch_calls .*/\1/p' out)"
 same "listed" "$child" "$("$rlshim" stat --dir stats --all | awk 'NR == 2 { print $1 }')"
 same "by RLSHIM_STATS" 0 "$(RLSHIM_STATS=./stats "$rlshim" stat "$child" >/dev/null && echo 0)"
 same "interval lines" 3 "$("$rlshim" stat --dir stats "$child" 0.01 2 | wc -l)"
+same "interval lines of all" 4 "$("$rlshim" stat --dir stats --all 0.01 2 | wc -l)"
+holds "$("$rlshim" stat --dir stats --all 0.01 1)" "$child report"
+"$rlshim" stat --dir stats --prometheus "$child" >metrics || not_ok "metrics failed"
+same "metric" 400 "$(metric punch_calls_total)"
+same "lines that are no metrics" "" "$(grep -Ev '^(# (HELP [a-z_]+ .+|TYPE [a-z_]+ (counter|gauge))|rlshim_[a-z_]+\{pid="[0-9]+",program="report"(,reason="[a-z_]+")?\} [0-9]+)$' metrics)"
+same "only the owner can read them" 600 "$(stat -c %a "stats/rlshim-$child.stats")"
 finish
 same "files afterwards" 0 "$(find stats -type f | wc -l)"
 "$rlshim" stat --dir stats "$BASHPID" 2>err && not_ok "stat of a stranger worked"
@@ -205,14 +214,25 @@ child=
 
 can_defer=yes
 case_name="a running program can be switched off and on from outside"
-start PUNCH_DELAY=10s REPORT=./switch.json
+start PUNCH_DELAY=10s REPORT=./switch.json STATS=./stats
 if ! until_deferred; then
     can_defer=no
     finish
 else
     # The queue holds what the last round put there; off applies it.
     [ "$(stat -L -c %b "$(data_of "$child")")" -gt 1600 ] || not_ok "nothing was queued before off"
+    for _ in $(seq 100); do
+        "$rlshim" stat --dir stats "$child" >out
+        grep -q '^  now: [0-9,]* ranges\? queued, the oldest for ' out && break
+        sleep 0.05
+    done
+    holds "$(cat out)" "queued, the oldest for"
+    "$rlshim" stat --dir stats --prometheus --all >metrics
+    [ "$(metric punch_queued_ranges)" -ge 1 ] || not_ok "no metric of what is queued"
+    [ "$(metric punch_queued_oldest_ns)" -ge 1 ] || not_ok "no metric of its age"
     got=$("$rlshim" off "$child")
+    "$rlshim" stat --dir stats --prometheus "$child" >metrics
+    same "queued after off" "0 0" "$(metric punch_queued_ranges) $(metric punch_queued_oldest_ns)"
     same "off" "0 process $child: rlshim is off and everything is applied" "$? $got"
     # 512-byte sectors of the 200 blocks that are left.
     same "sectors after off" 1600 "$(stat -L -c %b "$(data_of "$child")")"
