@@ -84,11 +84,11 @@ what[79]="leftover: merges over a gap of one block"
 
 tests_of() {
     if [ "$1" -eq 0 ]; then
-        echo ranges_test range_table_test range_interleave_test range_torture gate_test \
+        echo ranges_test range_table_test range_interleave_test range_life_interleave_test range_torture gate_test \
             gate_torture inode_table_test inode_interleave_test single_flight_interleave_test \
             range_lock_test range_lock_interleave_test range_lock_torture leftover_test
     elif [ "$1" -le 21 ]; then
-        echo ranges_test range_table_test range_interleave_test range_torture
+        echo ranges_test range_table_test range_interleave_test range_life_interleave_test range_torture
     elif [ "$1" -le 30 ]; then
         echo gate_test gate_torture
     elif [ "$1" -le 35 ]; then

@@ -181,11 +181,45 @@ UNUSED static void sim_drain(void)
     }
 }
 
-static void sim_close_and_drain(void)
+static inline void sim_close_and_drain(void)
 {
     rl_table_close(T, sim_act());
     for (int i = 0; i < 16 && !rl_drain_close(T); i++)
         sim_pass();
+}
+
+/* --- what several tests begin with or look for --- */
+
+static uint32_t act_then; /* the activation word a late putter still believes in */
+
+static inline void setup_tail_queued(void)
+{
+    sim_reset();
+    sim.at[1] = 2 * MIB;
+    act_then = sim_act();
+    sim_punch(act_then, 0, BLK);
+}
+
+static inline void setup_two_blocks(void)
+{
+    sim_reset();
+    sim.at[0] = MIB;
+    sim.at[1] = MIB + BLK;
+    act_then = sim_act();
+}
+
+static inline void actor_one_pass(void)
+{
+    sim_pass();
+}
+
+static inline void expect_zero_now(int cell)
+{
+    uint64_t v;
+
+    IL_EXPECT(sim.cell[cell] == 0 || rl_table_maybe(T, sim.at[cell], sim.at[cell] + BLK));
+    if (sim_peek(cell, &v))
+        IL_EXPECT(v == 0);
 }
 
 #endif
