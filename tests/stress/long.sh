@@ -3,7 +3,7 @@
 # timeout: 14400
 #
 # The long form of what `make check` runs briefly: the model on every file system and the torture
-# tests, SECONDS each. What ran is added up in STRESS_LOG (build/stress.log): seeds, histories, commit.
+# tests, SECONDS each; 1,000 kills with punches queued. What ran is added up in STRESS_LOG (build/stress.log): seeds, histories, commit.
 set -u
 build=${BUILD:-build}
 src=${SRC:-.}
@@ -26,6 +26,8 @@ for fs in ext4 xfs btrfs tmpfs; do
         "$out" | tee -a "$log"
     rm -f "$out"
 done
+KEEPER_KILLS=1000 "$src/tests/preload/keeper.sh" | tee -a "$log"
+[ "${PIPESTATUS[0]}" = 0 ] || status=1
 "$src/tests/model/self_test.sh" || status=1
 TORTURE_SEED=$seed "$src/tests/stress/torture.sh" "$seconds" || status=1
 exit "$status"
