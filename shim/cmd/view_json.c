@@ -45,8 +45,7 @@ static json_t *calls(const struct seen_calls *c)
     return json_pack("{s:o s:o s:o s:o s:o s:o s:o s:o}", "calls", number(c->calls), "total_ns",
                      number(c->total_ns), "worst_ns", number(c->worst_ns), "stalled",
                      number(c->stalled), "stalled_ns", number(c->stalled_ns), "p50_ns",
-                     number(view_median(c)), "p99_ns", number(view_p99(c)), "histogram",
-                     hist);
+                     number(view_median(c)), "p99_ns", number(view_p99(c)), "histogram", hist);
 }
 
 static json_t *stall(const struct observed *o, const struct seen_stall *s)

@@ -30,6 +30,12 @@ done
 for scenario_fs in ext4 xfs btrfs; do
     SCENARIOS+=("vfsmix-$scenario_fs")
 done
+for scenario_fs in ext4 btrfs; do
+    for scenario_kind in unlink rename close; do
+        SCENARIOS+=("delete-$scenario_kind-$scenario_fs")
+    done
+done
+SCENARIOS+=(delete-until-free delete-beside-reads write-then-size-xfs)
 SCENARIOS+=(pread-instructions pread-cached open-close unlink-small start-up)
 OPTIONAL_SCENARIOS='^floor-' # only when asked for by name
 QUICK_SCENARIOS='^(named|unlinked)-|^(pread|open|start|unlink-small)|^punch-.*-ext4'
@@ -117,6 +123,17 @@ define_vfsmix() { # FS DIR
         'loops without|plain_per_s|1|/s|ratio|high >= 0.95')
 }
 
+define_delete() { # unlink|rename|close DIR
+    PAIRS=$((PAIRS < 3 ? PAIRS : 3)) # each run writes 5 GiB
+    A_CMD=("$delete_bench" big "$2" "$((quick ? 2 : 20))" "$((quick ? 64 : 256))" "$1")
+    B_CMD=("${A_CMD[@]}")
+    A_IS="$1 of files of 256 MiB, no shim" B_IS='the same with the shim'
+    A_WANTS=plain B_WANTS=evict_files
+    METRICS=('worst of 20 calls|call_worst_ms|1|ms|ratio|b < 1'
+        'median call|call_p50_ms|1|ms|ratio|'
+        'until the space is free|freed_ms|1|ms|ratio|low <= 1.05')
+}
+
 define_scenario() { # NAME DIR
     A_ENV=() B_ENV=() A_CMD=() B_CMD=() METRICS=() WHOLE='' A_WANTS='' B_WANTS=''
     case $1 in
@@ -140,6 +157,34 @@ define_scenario() { # NAME DIR
         PAIRS=$((quick ? 40 : 200))
         A_CMD=("$spawn_loop" "$(type -P true)" "$PAIRS" "$SHIM_SO")
         METRICS=('start to end|value|1|us|diff|est <= 500')
+        ;;
+    delete-until-free)
+        PAIRS=$((PAIRS < 3 ? PAIRS : 3))
+        A_CMD=("$delete_bench" until "$2" "$((quick ? 6 : 24))" 100 "$((quick ? 300 : 1024))")
+        B_CMD=("${A_CMD[@]}")
+        A_IS='deletes files of 100 MiB until statvfs shows 1 GiB, no shim' B_IS='the same with the shim'
+        A_WANTS=plain B_WANTS=evict_files
+        METRICS=('files deleted|deleted|1||diff|est <= 0')
+        ;;
+    delete-beside-reads)
+        PAIRS=$((PAIRS < 5 ? PAIRS : 5))
+        A_CMD=("$delete_bench" beside "$2" "$((quick ? 500 : 2500))" nothing)
+        B_CMD=("$delete_bench" beside "$2" "$((quick ? 500 : 2500))" deletes)
+        A_IS='direct reads, nothing deleted, no shim' B_IS='five threads delete files of 1 MiB, with the shim'
+        A_WANTS=plain B_WANTS=loaded
+        METRICS=('p99 of reads|read_p99_us|1|us|ratio|low <= 1.2'
+            'median read|read_p50_us|1|us|ratio|')
+        ;;
+    delete-*-ext4 | delete-*-btrfs)
+        [[ $1 =~ ^delete-([a-z]+)- ]] && define_delete "${BASH_REMATCH[1]}" "$2"
+        ;;
+    write-then-size-xfs)
+        A_CMD=("$delete_bench" size "$2" "$((quick ? 200 : 1000))")
+        B_CMD=("${A_CMD[@]}")
+        A_IS='create, write 4 KiB, ftruncate to 4096, close; no shim' B_IS='the same with the shim'
+        A_WANTS=plain B_WANTS=truncate_elided
+        METRICS=('loops with ftruncate, share of those without|ratio|100|%|ratio|high >= 1 && b >= 80'
+            'loops with ftruncate|with_per_s|1|/s|ratio|')
         ;;
     vfsmix-*) define_vfsmix "${1#*-}" "$2" ;;
     pread-instructions)
