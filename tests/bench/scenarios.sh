@@ -149,7 +149,7 @@ define_scenario() { # NAME DIR
         A_IS='unlink of 100,000 small files, shim switched off' B_IS='switched on' WHOLE=pairs
         PAIRS=$((quick ? 10 : 100))
         A_CMD=(env "LD_PRELOAD=$SHIM_SO" "$unlink_loop" "$2" "$((quick ? 10000 : 100000))" "$PAIRS")
-        ((CALIBRATE == 0)) || A_CMD+=(calibrate)
+        ((${CALIBRATE:-0} == 0)) || A_CMD+=(calibrate)
         METRICS=('one call|value|1|ns|diff|high <= 3000')
         ;;
     start-up)
