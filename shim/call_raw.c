@@ -88,7 +88,8 @@ static long raw_exec(long number, long a, long b, long c, long d, long e, long f
 {
     long r;
 
-    evict_before_exec();
+    if (rl_load_32(&proc.sandboxed) == 0)
+        evict_before_exec();
     if ((uint32_t)rl_raw(SYS_getpid) != proc.pid)
         return real.syscall(ALL);
     rl_add_32(&proc.forking, 1);
