@@ -148,7 +148,7 @@ int keeper_open_again(int fd)
     while (n > 0)
         path[len++] = digits[--n];
     path[len] = '\0';
-    return (int)rl_raw(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    return (int)rl_raw(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 }
 
 bool keeper_take(int slot, const struct rl_inode *inode, uint32_t gen, uint32_t number,
@@ -219,6 +219,7 @@ void keeper_leave(void)
 void keeper_forked(void)
 {
     memset(&keeper, 0, sizeof keeper);
+    keeper_start_forked();
 }
 
 void keeper_opened(uint64_t dev, uint64_t ino)

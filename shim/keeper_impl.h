@@ -46,4 +46,7 @@ struct keeper_process {
 /* 0, or -errno and at what step it failed. */
 int keeper_start(struct keeper_process *made, const char **step);
 
+/* In a forked child: none is being made. */
+void keeper_start_forked(void);
+
 #endif

@@ -10,6 +10,7 @@
 
 #define PROGRAM     0 /* semaphores */
 #define KEEPER      1
+#define SEMAPHORES  7 /* the others are unused: an odd number, to be known by */
 #define TRIES       8
 #define SLICE_NS    1000000000u /* then say so once */
 #define PATIENCE_NS 60000000000u
@@ -23,6 +24,16 @@ static int key_of(uint64_t dev, uint64_t ino)
     return (int)(uint32_t)(h >> 32 | 1); /* 0 is IPC_PRIVATE */
 }
 
+/* A set of another program under the same key is none of ours, and neither is what another user
+ * says: that would be his word to wait for, or not to defer. */
+static bool ours(long id)
+{
+    struct semid_ds ds;
+
+    return rl_raw(SYS_semctl, id, 0, IPC_STAT, &ds) == 0 && ds.sem_nsems == SEMAPHORES &&
+           (ds.sem_perm.mode & 0777) == 0600 && ds.sem_perm.uid == (uid_t)rl_raw(SYS_geteuid);
+}
+
 int keeper_mark_make(uint64_t dev, uint64_t ino)
 {
     struct sembuf raise[3] = {
@@ -31,10 +42,12 @@ int keeper_mark_make(uint64_t dev, uint64_t ino)
 
     /* One that was left by a program and a keeper killed together is used again. */
     for (int i = 0; i < TRIES; i++) {
-        long id = rl_raw(SYS_semget, key_of(dev, ino), 2, IPC_CREAT | 0600);
+        long id = rl_raw(SYS_semget, key_of(dev, ino), SEMAPHORES, IPC_CREAT | 0600);
 
         if (id < 0)
             return (int)id;
+        if (!ours(id))
+            return -EEXIST;
         r = rl_raw(SYS_semop, id, raise, 3);
         if (r == 0)
             return (int)id;
@@ -59,8 +72,7 @@ void keeper_mark_wait(uint64_t dev, uint64_t ino)
         long id = rl_raw(SYS_semget, key_of(dev, ino), 0, 0);
         uint64_t now_ns;
 
-        /* Another user's set is none: it would be his word that we wait on. */
-        if (id < 0 || rl_raw(SYS_semctl, id, PROGRAM, GETVAL, 0) != 0 ||
+        if (id < 0 || !ours(id) || rl_raw(SYS_semctl, id, PROGRAM, GETVAL, 0) != 0 ||
             rl_raw(SYS_semctl, id, KEEPER, GETVAL, 0) != 1)
             return;
         now_ns = rl_now_ns();

@@ -161,7 +161,7 @@ int keeper_start(struct keeper_process *made, const char **step)
     if (proc.pid == 1 || rl_raw(SYS_prctl, PR_GET_CHILD_SUBREAPER, &reaper) != 0 || reaper != 0)
         return -ECHILD;
     *step = "its children live in another pid namespace, or /proc cannot be read";
-    if (!same_link("/proc/self/ns/pid", "/proc/self/ns/pid_for_children"))
+    if (!same_link("/proc/thread-self/ns/pid", "/proc/thread-self/ns/pid_for_children"))
         return -ECHILD;
     *step = "System V shared memory";
     if (proc.arena->shm < 0)
@@ -193,6 +193,11 @@ int keeper_start(struct keeper_process *made, const char **step)
         rl_raw(SYS_close, birth.keeper);
     rl_raw(SYS_close, pair[0]);
     return (int)r;
+}
+
+void keeper_start_forked(void)
+{
+    between = taken = 0;
 }
 
 void keeper_apart(void)

@@ -15,6 +15,8 @@
 
 static const char *dir, *counts;
 static char victim[4096];
+static pid_t victims[64]; /* of the ways to end */
+static int started;
 
 static pid_t start(const char *what, const char *delay, const char *keeper)
 {
@@ -32,6 +34,8 @@ static pid_t start(const char *what, const char *delay, const char *keeper)
         execl(victim, "keeper_victim", what, dir, counts, (char *)NULL);
         die("exec");
     }
+    if (started < 64)
+        victims[started++] = pid;
     return pid;
 }
 
@@ -405,7 +409,7 @@ static void no_keeper_no_deferral(void)
 static void finds_nothing_itself(const char *how, uint64_t keepers)
 {
     uint64_t until = now_ns() + UINT64_C(40000000000);
-    uint64_t started = 0;
+    uint64_t seen = 0;
     pid_t pid;
 
     fresh_data();
@@ -413,10 +417,10 @@ static void finds_nothing_itself(const char *how, uint64_t keepers)
     while (waitpid(pid, NULL, WNOHANG) == 0 && now_ns() < until) {
         uint64_t n = counter(pid, STAT_keeper_started);
 
-        started = n > started ? n : started;
+        seen = n > seen ? n : seen;
         nap_us(2000);
     }
-    expect(started >= keepers, how, "keepers came and went");
+    expect(seen >= keepers, how, "keepers came and went");
     if (journal->result != 0)
         printf("%s: %d times\n", how, journal->result);
     expect(journal->result == 0, how, "it met nothing of the keeper");
@@ -424,16 +428,39 @@ static void finds_nothing_itself(const char *how, uint64_t keepers)
     forget(pid);
 }
 
-static void no_keeper_stays(void)
+/* An exec that nobody sees: the process lives on as another program, and what was queued is made.
+ */
+static void exec_unseen(void)
 {
-    uint64_t until = now_ns() + UINT64_C(15000000000);
-    char state = '-';
+    uint64_t until = now_ns() + UINT64_C(3000000000);
+    unsigned long lost, damaged;
     pid_t pid;
 
-    /* A process that has ended has no arguments to be found by. */
-    while ((pid = find_keeper(0, &state)) != 0 && now_ns() < until)
-        nap_us(10000);
-    expect(pid == 0, "end", "no keeper stays");
+    fresh_data();
+    pid = start("unseen", "10s", "on");
+    expect(wait_word(&journal->step, 1, 10000), "unseen exec", "it came so far");
+    do {
+        lost = damaged = 0;
+        compare(&lost, &damaged);
+    } while (lost != 0 && now_ns() < until);
+    expect(waitpid(pid, NULL, WNOHANG) == 0, "unseen exec", "the process lives");
+    expect_exact("unseen exec");
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    forget(pid);
+}
+
+static void no_keeper_stays(void)
+{
+    uint64_t until = now_ns() + UINT64_C(10000000000);
+
+    for (int i = 0; i < started; i++) {
+        while (find_keeper(victims[i], NULL) != 0 && now_ns() < until)
+            nap_us(10000);
+        expect(find_keeper(victims[i], NULL) == 0, "end", "no keeper stays");
+    }
+    /* Nor is one a child of whoever started the program. */
+    expect(waitpid(-1, NULL, WNOHANG | __WALL) == -1 && errno == ECHILD, "end", "no child is left");
 }
 
 int main(int argc, char **argv)
@@ -469,6 +496,7 @@ int main(int argc, char **argv)
     no_keeper_no_deferral();
     finds_nothing_itself("waits", 3);
     finds_nothing_itself("leases", 1);
+    exec_unseen();
     no_keeper_stays();
     printf("%d failures\n", failures);
     return failures != 0;

@@ -6,6 +6,8 @@
  */
 #include "keeper.h"
 
+#include "../../lockmgr/rawcall.h"
+
 static int data_fd;
 
 static void do_punch(int block)
@@ -204,6 +206,12 @@ static int ends(const char *how)
         pthread_create(&thread, NULL, exit_from_thread, NULL);
     if (strcmp(how, "exec") == 0)
         execl("/bin/true", "true", (char *)NULL);
+    if (strcmp(how, "unseen") == 0) {
+        char *const args[] = {(char *)(uintptr_t) "sleep", (char *)(uintptr_t) "20", NULL};
+        char *const none[] = {NULL};
+
+        rl_raw(SYS_execve, "/bin/sleep", args, none); /* not through libc */
+    }
     if (strcmp(how, "no_exec") == 0) {
         execl("/nowhere/at/all", "x", (char *)NULL);
         punch_for_a_while(); /* the exec has ended deferral: it comes again */
