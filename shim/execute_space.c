@@ -184,6 +184,23 @@ void execute_ask(int fd, struct rl_inode *inode)
         ask_for_evidence(fd, inode);
 }
 
+static bool punch_far(const struct file_state *fs, const struct drain_call *call)
+{
+    return policy_punch_far((enum file_kind)(fs->kind - 1),
+                            (uint64_t)call->off + (uint64_t)call->len, rl_load_64(&fs->reach));
+}
+
+/* The kernel took one. A file may as well be as long as it is. */
+static void punch_reached(struct file_state *fs, const struct drain_call *call)
+{
+    uint64_t end = (uint64_t)call->off + (uint64_t)call->len;
+    struct stat st;
+
+    if (rl_raw(SYS_fstat, call->fd, &st) == 0 && (uint64_t)st.st_size > end)
+        end = (uint64_t)st.st_size;
+    rl_store_64(&fs->reach, end);
+}
+
 static int execute_punch(const struct drain_call *call, struct rl_inode *inode)
 {
     struct file_state *fs = file_state(inode);
@@ -196,6 +213,7 @@ static int execute_punch(const struct drain_call *call, struct rl_inode *inode)
     stat_add(STAT_punch_calls, 1);
     facts.defer = fs->punch == CFG_PUNCH_DEFER;
     facts.whole = call->off >= 0 && call->len > 0 && call->off <= (off_t)RL_FOREVER - call->len;
+    facts.far = facts.whole && punch_far(fs, call);
     facts.long_ = (uint64_t)call->len / PUNCH_CALLS_MAX > fs->punch_call_max_bytes;
     plan = policy_punch(&facts);
     reason = plan.reason;
@@ -207,6 +225,8 @@ static int execute_punch(const struct drain_call *call, struct rl_inode *inode)
     stat_add(STAT_punch_inline, 1);
     stat_add(reason, 1);
     r = drain_gated(call, inode);
+    if (r == 0 && facts.far)
+        punch_reached(fs, call);
     if (plan.act == PUNCH_INLINE_AND_ASK && r == 0)
         ask_for_evidence(call->fd, inode);
     return r;

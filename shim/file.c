@@ -371,7 +371,7 @@ static bool describe(int fd, struct rl_inode *inode, uint32_t gen)
         return fs->kind != FILE_KIND_NONE + 1;
     fs->kind = (uint32_t)fs_kind_of(fd) + 1;
     fs->never = fs->asked = fs->refusal = fs->refusals = 0;
-    fs->refused_ns = 0;
+    fs->refused_ns = fs->reach = 0;
     memset(fs->writing, 0, sizeof fs->writing);
     fs->writing_anywhere = fs->putting = fs->armed = fs->tail = fs->whole = 0;
     fs->whole_rate = 0;

@@ -68,6 +68,7 @@ struct file_state {
     uint64_t whole_rate;        /* bytes a second, while nobody waits: policy_whole */
     uint32_t whole;             /* whole.h: buffered writes in pieces under way; a futex */
     struct rl_range_lock range; /* theirs, and of those who come beside them */
+    uint64_t reach; /* offset up to which the kernel is known to punch (policy_punch.h), 0 none */
     uint32_t armed; /* on, and every call that began before it was is over: punches may queue */
 };
 

@@ -17,7 +17,7 @@ struct punch_plan policy_punch(const struct punch_facts *f)
         return inline_because(STAT_punch_no_foreign);
     if (f->never != 0)
         return inline_because((enum stat_id)f->never);
-    if (f->long_)
+    if (f->long_ || f->far)
         return inline_because(STAT_punch_no_size);
     if (f->on)
         return (struct punch_plan){PUNCH_DEFER, STAT_punch_deferred};

@@ -70,6 +70,10 @@ static void a_punch_is_deferred_only_when_everything_allows_it(void **state)
          {.works = true, .defer = true, .known_fs = true, .whole = true, .on = true, .long_ = true},
          PUNCH_INLINE,
          STAT_punch_no_size},
+        {"where it may not fit",
+         {.works = true, .defer = true, .known_fs = true, .whole = true, .on = true, .far = true},
+         PUNCH_INLINE,
+         STAT_punch_no_size},
         {"first punch",
          {.works = true, .defer = true, .known_fs = true, .whole = true},
          PUNCH_INLINE_AND_ASK,
@@ -108,6 +112,21 @@ static void a_punch_is_deferred_only_when_everything_allows_it(void **state)
         if (plan.act != rows[i].act || plan.reason != rows[i].reason)
             fail_msg("%s: act %d reason %s", rows[i].what, (int)plan.act, stat_name(plan.reason));
     }
+}
+
+static void the_far_end_of_ext4_is_only_for_the_kernel_to_judge(void **state)
+{
+    uint64_t end = (uint64_t)1 << 44; /* of a file with blocks of 4 KiB, and a block more */
+
+    (void)state;
+    assert_true(policy_punch_far(FILE_KIND_EXT4, end, 0));
+    assert_true(policy_punch_far(FILE_KIND_EXT4, end, end - 4096));
+    assert_false(policy_punch_far(FILE_KIND_EXT4, end - 4096, end - 4096));
+    assert_false(policy_punch_far(FILE_KIND_EXT4, (uint64_t)1 << 40, 0));
+    assert_true(policy_punch_far(FILE_KIND_EXT4, (uint64_t)1 << 41, 0));
+    assert_false(policy_punch_far(FILE_KIND_XFS, INT64_MAX, 0));
+    assert_false(policy_punch_far(FILE_KIND_BTRFS, INT64_MAX, 0));
+    assert_false(policy_punch_far(FILE_KIND_TMPFS, INT64_MAX, 0));
 }
 
 #define M ((size_t)1 << 20)
@@ -319,6 +338,7 @@ static void a_sync_is_shared_only_where_that_was_proven(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_far_end_of_ext4_is_only_for_the_kernel_to_judge),
         cmocka_unit_test(a_sync_is_shared_only_where_that_was_proven),
         cmocka_unit_test(a_punch_is_deferred_only_when_everything_allows_it),
         cmocka_unit_test(only_big_direct_writes_are_split_and_never_what_must_stay_whole),
