@@ -78,6 +78,7 @@ void *shim_vfork_announce(void)
 {
     call_enter();
     fork_announce_vfork();
+    file_vfork();
     return (void *)real.vfork;
 }
 
@@ -154,6 +155,8 @@ static void clone_prepare(int flags)
         settle_foreign(WHY_fork);
     if ((flags & CLONE_THREAD) == 0)
         fork_announce();
+    if ((flags & CLONE_VM) != 0)
+        file_vfork();
 }
 
 #define CLONES(name)                                                                               \

@@ -42,6 +42,7 @@ EARLY static struct entry few[FIRST_FEW];
 static struct entry *root[ROOT_SIZE]; /* of a thousand each; those of the first few are not used */
 static struct file_state states[RL_INODES];
 static __thread char thread_mark; /* its address is this thread's identity */
+static __thread bool vforked;     /* since then, nobody has looked who is running */
 
 static __attribute__((noinline)) struct entry *leaf_make(struct entry **place)
 {
@@ -79,12 +80,27 @@ static uint64_t word_make(uint64_t old, unsigned at, uint64_t gen)
     return (old & ~(GEN_MASK << GEN_SHIFT | AT_MASK)) | (gen & GEN_MASK) << GEN_SHIFT | at;
 }
 
+void file_vfork(void)
+{
+    vforked = true;
+}
+
+/* A child of vfork has its parent's memory, and numbers that mean other files. What it does to them
+ * must not be taken for the parent's: a stream's number would pass for one that was opened here. */
+static __attribute__((noinline)) bool in_vfork_child(void)
+{
+    if ((uint32_t)rl_raw(SYS_getpid) != proc.pid)
+        return true;
+    vforked = false;
+    return false;
+}
+
 static inline void reset(int fd, uint32_t flags, bool make)
 {
     struct entry *e = entry_of(fd, make);
     uint64_t old, dgen;
 
-    if (e == NULL)
+    if (e == NULL || (unlikely(vforked) && in_vfork_child()))
         return;
     old = rl_load_64(&e->word);
     dgen = ((old >> DGEN_SHIFT) + 1) & DGEN_MASK;
@@ -149,7 +165,7 @@ void file_mark(int fd, uint32_t flags)
     struct entry *e = entry_of(fd, true);
     uint64_t old;
 
-    if (e == NULL)
+    if (e == NULL || (unlikely(vforked) && in_vfork_child()))
         return;
     old = rl_load_64(&e->word);
     while (!rl_cas_64(&e->word, &old, old | (uint64_t)flags << FLAG_SHIFT))
@@ -165,7 +181,7 @@ void file_duplicated(int from, int to)
     file_mark(from, FILE_SHARED);
     reset(to, flags | FILE_SHARED, true);
     copy = entry_of(to, false);
-    if (source != NULL && copy != NULL)
+    if (source != NULL && copy != NULL && !vforked)
         rl_store_64(&copy->forks, rl_load_64(&source->forks));
 }
 

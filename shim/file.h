@@ -149,6 +149,10 @@ bool file_claim_position(int fd, bool all_ask);
 /* Was there a fork since fd was opened, so that a child may have it? */
 bool file_forked_since(int fd);
 
+/* The thread is about to make a child that runs in its place and memory (vfork): what that opens
+ * and closes are descriptors of its own, and nothing is noted down until the thread is back. */
+void file_vfork(void);
+
 /* Makes the child's view after fork: positions are shared from now on. */
 void file_forked(void);
 
