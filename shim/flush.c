@@ -6,6 +6,7 @@
 #include <sys/single_threaded.h>
 
 #include "flush.h"
+#include "nested.h"
 #include "policy_flush.h"
 #include "real.h"
 #include "stats.h"
@@ -161,7 +162,7 @@ static bool is_inside(const void *here)
 {
     if (mine == NULL)
         return false;
-    if (here < mine_at)
+    if (nested_in(mine_at, here))
         return true;
     if (mine_led.round != 0)
         rl_flight_end(mine, &mine_led, RL_FLIGHT_LOST, 0);

@@ -4,11 +4,12 @@
 #define SHIM_GATE_HOLD_H
 
 #include "file.h"
+#include "nested.h"
 #include "stats.h"
 
 /* The innermost gate this thread is inside, and the stack address where it went in. A handler that
- * punches the very file whose write it interrupted would wait for itself. A hold whose address lies
- * below the caller's was jumped out of, and is forgotten. */
+ * punches the very file whose write it interrupted would wait for itself. A hold that was jumped
+ * out of (nested.h) is forgotten. */
 extern __thread struct rl_gate *gate_mine __attribute__((visibility("hidden")));
 extern __thread const void *gate_mine_at __attribute__((visibility("hidden")));
 
@@ -22,7 +23,7 @@ static inline void gate_enter(struct gate_hold *hold, struct rl_inode *inode, bo
 {
     uint64_t waited_ns;
 
-    if (gate_mine == &inode->gate && (const void *)hold < gate_mine_at)
+    if (unlikely(gate_mine == &inode->gate) && nested_in(gate_mine_at, hold))
         return; /* ours already */
     hold->exclusive = exclusive;
     hold->ticket = exclusive ? rl_gate_enter_exclusive(&inode->gate, &waited_ns)
