@@ -149,6 +149,9 @@ static int clone_begins(void *arg)
 static void clone_prepare(int flags)
 {
     call_enter();
+    /* A thread without thread-local variables of its own uses our record of what it is doing. */
+    if ((flags & (CLONE_VM | CLONE_SETTLS | CLONE_VFORK)) == CLONE_VM)
+        settle_foreign(WHY_fork);
     /* Descriptors without the memory that says what they are, or the other way round: the tables
      * cannot be right for both sides. A sort of vfork is over before it matters. */
     if (((flags & CLONE_VM) == 0) != ((flags & CLONE_FILES) == 0) && (flags & CLONE_VFORK) == 0)

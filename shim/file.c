@@ -20,7 +20,7 @@
 #define REFUSE_STEPS 5
 #define LEAF_BITS    10
 #define LEAF_SIZE    (1u << LEAF_BITS)
-#define ROOT_SIZE    1024u /* descriptors above a million are never deferred */
+#define ROOT_SIZE    1024u /* descriptors above a million never defer, but see what others do */
 #define AT_MASK      0x3ffu
 #define AT_ABSENT    1000u
 #define AT_OTHER     1001u
@@ -434,13 +434,16 @@ static struct rl_inode *classify(int fd, struct entry *e, bool make)
 
 struct rl_inode *file_inode(int fd, bool make)
 {
+    struct entry none = {0}; /* for a number beyond all entries: the kernel is asked each time */
     struct entry *e;
     uint64_t word;
     unsigned at;
     uint32_t gen;
 
-    if (!(make ? state_arena() : proc.arena != NULL) || (e = entry_of(fd, true)) == NULL)
+    if (!(make ? state_arena() : proc.arena != NULL))
         return NULL;
+    if (unlikely((e = entry_of(fd, true)) == NULL))
+        e = &none;
     word = rl_load_64(&e->word);
     at = (unsigned)(word & AT_MASK);
     gen = (uint32_t)(word >> GEN_SHIFT & GEN_MASK);
