@@ -40,7 +40,7 @@ SAN_ubsan := -fsanitize=undefined -fno-sanitize-recover=undefined
 SAN_tsan  := -fsanitize=thread $(if $(findstring clang,$(shell $(CC) --version 2>/dev/null | head -n 1)),,-Wno-tsan)
 SAN       := $(SAN_$(VARIANT))
 
-LOCKMGR  := ranges range_table drain leftover single_flight gate inode_table range_lock range_room queue
+LOCKMGR  := ranges range_table drain leftover single_flight gate inode_table name_table range_lock range_room queue
 # init first: it begins .bss with what start-up writes to. Then what every start and end runs, side by
 # side, since a page fault costs more than anything on these pages does.
 SHIM_EARLY := init real config config_load config_match config_value text stats settle family
@@ -250,7 +250,7 @@ lint:
 	$(Q)shellcheck -x $(wildcard tests/run tests/*/*.sh tests/*/*.bash tests/bench/bench examples/*.sh .ci/run)
 
 HEADERS := $(wildcard include/rlshim/*.h)
-LOCK_HEADERS := rawcall.h sync.h ranges.h range_table.h leftover.h single_flight.h gate.h inode_table.h
+LOCK_HEADERS := rawcall.h sync.h brief_lock.h ranges.h range_table.h leftover.h single_flight.h gate.h inode_table.h name_table.h
 $(BUILD)/rangelock.pc: Makefile
 	@mkdir -p $(@D)
 	$(Q)printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$(INCDIR)' '' 'Name: rangelock' \

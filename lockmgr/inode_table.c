@@ -2,8 +2,7 @@
 /* inode_table: see inode_table.h. */
 #include "inode_table.h"
 
-#define LOCK_STEAL_MS 1000u /* an inserter works for nanoseconds: after this it is gone */
-#define LOCK_SPINS    2000
+#include "brief_lock.h"
 
 static struct rl_inode *set_of(struct rl_inode_table *t, uint64_t dev, uint64_t ino)
 {
@@ -30,30 +29,6 @@ struct rl_inode *rl_inode_find(struct rl_inode_table *t, uint64_t dev, uint64_t 
             return i;
     }
     return NULL;
-}
-
-/* What it wrote into the lock, 0 if it did not get it. */
-static uint32_t lock_take(struct rl_inode_table *t)
-{
-    uint32_t now = (uint32_t)(rl_now_ns() / 1000000u) | 1;
-
-    for (int spin = 0; spin < LOCK_SPINS; spin++) {
-        uint32_t seen = 0;
-
-        if (rl_cas_32(&t->lock, &seen, now))
-            return now;
-        if (now - seen > LOCK_STEAL_MS && !RL_MUTANT(32) && now - seen < UINT32_MAX / 2)
-            rl_cas_32(&t->lock, &seen, 0);
-        else if (spin % 64 == 63)
-            rl_raw(SYS_sched_yield);
-    }
-    return 0;
-}
-
-/* Not if it was stolen meanwhile: then it is another's. */
-static void lock_drop(struct rl_inode_table *t, uint32_t lock)
-{
-    rl_cas_32(&t->lock, &lock, 0);
 }
 
 /* 0: somebody whose lock was stolen is at it, or was and is gone; then the way is lost, which is
@@ -86,7 +61,7 @@ struct rl_inode *rl_inode_get(struct rl_inode_table *t, uint64_t dev, uint64_t i
     struct rl_inode *found = rl_inode_find(t, dev, ino, gen);
     uint32_t lock;
 
-    if (found != NULL || (lock = lock_take(t)) == 0)
+    if (found != NULL || (lock = rl_brief_take(&t->lock)) == 0)
         return found;
     if (!RL_MUTANT(35))
         found = rl_inode_find(t, dev, ino, gen);
@@ -102,6 +77,6 @@ struct rl_inode *rl_inode_get(struct rl_inode_table *t, uint64_t dev, uint64_t i
         *gen = key_change(victim, dev, ino);
         found = *gen != 0 ? victim : NULL;
     }
-    lock_drop(t, lock);
+    rl_brief_drop(&t->lock, lock);
     return found;
 }

@@ -2,11 +2,13 @@
 /*
  * call_open: everything that makes a descriptor of a path, except streams.
  *
- * An open does three things more than the kernel's: the descriptor's old identity is forgotten
- * (file_opened), a truncating one passes the inode's gate, and the family hears of it. The mode is
- * there for O_CREAT and for O_TMPFILE, which is more than one bit.
+ * An open does four things more than the kernel's: the descriptor's old identity is forgotten
+ * (file_opened), a truncating one passes the inode's gate, one with O_CREAT may be helped
+ * (create.h), and the family hears of it. The mode is there for O_CREAT and for O_TMPFILE, which is
+ * more than one bit.
  */
 #include "call.h"
+#include "create.h"
 
 #define HAS_MODE(flags) (((flags)&O_CREAT) != 0 || ((flags)&O_TMPFILE) == O_TMPFILE)
 
@@ -22,20 +24,21 @@
 /* No mode, nothing to cut, nothing to remember but that it was an open of ours. */
 #define PLAIN(flags) (((flags) & (O_CREAT | O_TRUNC | O_DIRECT | O_TMPFILE)) == 0)
 
-/* `call` opens with flags_. One that would truncate an empty file is made without O_TRUNC, if
- * `may`.
- */
+/* `call` opens AT, which is `path`, or what a look at it has found, with flags_. One that would
+ * truncate an empty file is made without O_TRUNC, by its path: the name is known to exist. Neither,
+ * unless `may`. */
+#define AT create_path(&create)
 #define OPEN_IF(may, dirfd, path, flags, call)                                                     \
     int flags_ = (flags);                                                                          \
-    enum elide elide_;                                                                             \
+    enum elide elide_ = ELIDE_NO;                                                                  \
     int fd_;                                                                                       \
                                                                                                    \
     TIMED_OPEN(flags_, dirfd, path);                                                               \
     call_seen(STAT_calls_open);                                                                    \
     CALL_CUTS((flags_ & O_TRUNC) != 0, dirfd, path);                                               \
-    if (likely((flags_ & O_TRUNC) == 0))                                                           \
-        return TIMED_OPENED(call_opened_with(CALL_WITH_SPACE(call), flags_));                      \
-    elide_ = (may) ? elide_open(dirfd, path, flags_) : ELIDE_NO;                                   \
+    CREATE_HOLD(create, path);                                                                     \
+    if (unlikely((flags_ & O_TRUNC) != 0) && (may))                                                \
+        elide_ = elide_open(dirfd, path, flags_);                                                  \
     if (elide_ == ELIDE_YES) {                                                                     \
         int saved_ = errno;                                                                        \
                                                                                                    \
@@ -48,7 +51,10 @@
         errno = saved_;                                                                            \
         flags_ |= O_TRUNC;                                                                         \
     }                                                                                              \
-    fd_ = CALL_WITH_SPACE(call);                                                                   \
+    CREATE_LOOK(create, may, dirfd, path, flags_);                                                 \
+    do                                                                                             \
+        fd_ = unlikely(create.interrupted) ? -1 : CALL_WITH_SPACE(call);                           \
+    while (create_again(&create, fd_));                                                            \
     if (fd_ >= 0 && elide_ == ELIDE_LEARN)                                                         \
         elide_learn(fd_);                                                                          \
     return TIMED_OPENED(call_opened_with(fd_, flags_))
@@ -57,7 +63,7 @@
 #define OPENS(name)                                                                                \
     static __attribute__((noinline)) int name##_more(const char *path, int flags, mode_t mode)     \
     {                                                                                              \
-        OPEN(AT_FDCWD, path, flags, real.name(path, flags_, mode));                                \
+        OPEN(AT_FDCWD, path, flags, real.name(AT, flags_, mode));                                  \
     }                                                                                              \
     FREQUENT int name(const char *path, int flags, ...)                                            \
     {                                                                                              \
@@ -75,7 +81,7 @@ OPENS(__open64)
     static __attribute__((noinline)) int name##_more(int dirfd, const char *path, int flags,       \
                                                      mode_t mode)                                  \
     {                                                                                              \
-        OPEN(dirfd, path, flags, real.name(dirfd, path, flags_, mode));                            \
+        OPEN(dirfd, path, flags, real.name(dirfd, AT, flags_, mode));                              \
     }                                                                                              \
     FREQUENT int name(int dirfd, const char *path, int flags, ...)                                 \
     {                                                                                              \
@@ -91,7 +97,7 @@ OPENS_AT(openat64)
 #define OPENS_CHECKED(name)                                                                        \
     int name(const char *path, int flags)                                                          \
     {                                                                                              \
-        OPEN(AT_FDCWD, path, flags, real.name(path, flags_));                                      \
+        OPEN(AT_FDCWD, path, flags, real.name(AT, flags_));                                        \
     }
 OPENS_CHECKED(__open_2)
 OPENS_CHECKED(__open64_2)
@@ -99,7 +105,7 @@ OPENS_CHECKED(__open64_2)
 #define OPENS_AT_CHECKED(name)                                                                     \
     int name(int dirfd, const char *path, int flags)                                               \
     {                                                                                              \
-        OPEN(dirfd, path, flags, real.name(dirfd, path, flags_));                                  \
+        OPEN(dirfd, path, flags, real.name(dirfd, AT, flags_));                                    \
     }
 OPENS_AT_CHECKED(__openat_2)
 OPENS_AT_CHECKED(__openat64_2)
@@ -108,7 +114,7 @@ OPENS_AT_CHECKED(__openat64_2)
     int name(const char *path, mode_t mode)                                                        \
     {                                                                                              \
         OPEN(AT_FDCWD, path, O_CREAT | O_WRONLY | O_TRUNC,                                         \
-             (flags_ & O_TRUNC) != 0 ? real.name(path, mode) : real.open(path, flags_, mode));     \
+             (flags_ & O_TRUNC) != 0 ? real.name(AT, mode) : real.open(AT, flags_, mode));         \
     }
 CREATES(creat)
 CREATES(creat64)
@@ -132,7 +138,7 @@ int call_openat2(int dirfd, const char *path, const void *how, size_t size)
 {
     /* RESOLVE_* may find another file than a look would. */
     OPEN_IF(size == sizeof(struct open_how) && ((const struct open_how *)how)->resolve == 0, dirfd,
-            path, call_how_flags(how, size), openat2_as(dirfd, path, how, size, flags_));
+            path, call_how_flags(how, size), openat2_as(dirfd, AT, how, size, flags_));
 }
 
 int openat2(int dirfd, const char *path, const void *how, size_t size)

@@ -10,6 +10,7 @@
 #include <sys/prctl.h>
 
 #include "call.h"
+#include "create.h"
 
 #define STOPS(name, params, args)                                                                  \
     int name params                                                                                \
@@ -26,13 +27,20 @@ STOPS(setreuid, (uid_t ruid, uid_t euid), (ruid, euid))
 STOPS(setregid, (gid_t rgid, gid_t egid), (rgid, egid))
 STOPS(setresuid, (uid_t ruid, uid_t euid, uid_t suid), (ruid, euid, suid))
 STOPS(setresgid, (gid_t rgid, gid_t egid, gid_t sgid), (rgid, egid, sgid))
-STOPS(setfsuid, (uid_t uid), (uid))
 STOPS(setfsgid, (gid_t gid), (gid))
 STOPS(setgroups, (size_t n, const gid_t *list), (n, list))
 STOPS(initgroups, (const char *user, gid_t group), (user, group))
 STOPS(capset, (void *header, const void *data), (header, data))
 STOPS(chroot, (const char *path), (path))
 STOPS(setns, (int fd, int type), (fd, type))
+
+int setfsuid(uid_t uid)
+{
+    call_enter();
+    create_fsuid();
+    settle_stop(WHY_privilege);
+    return real.setfsuid(uid);
+}
 
 int unshare(int flags)
 {

@@ -18,6 +18,7 @@
 #include <sys/prctl.h>
 
 #include "call.h"
+#include "create.h"
 
 /* In headers newer than this libc's. The same on every processor. */
 #ifndef SYS_io_uring_setup
@@ -325,13 +326,16 @@ static raw_fn *target_of(const long *arg)
             settle_foreign(WHY_privilege);
         settle_stop(WHY_privilege);
         break;
+    case SYS_setfsuid:
+        create_fsuid();
+        settle_stop(WHY_privilege);
+        break;
     case SYS_setuid:
     case SYS_setgid:
     case SYS_setreuid:
     case SYS_setregid:
     case SYS_setresuid:
     case SYS_setresgid:
-    case SYS_setfsuid:
     case SYS_setfsgid:
     case SYS_setgroups:
     case SYS_capset:

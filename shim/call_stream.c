@@ -5,7 +5,10 @@
  * libc reads and writes a stream by calls that nobody can interpose. So nothing is ever queued for
  * a file while a stream is open on it: the descriptor is marked, and what was queued is applied.
  */
+#include <string.h>
+
 #include "call.h"
+#include "create.h"
 #include "policy_truncate.h"
 
 /* fileno, which is allowed to set errno. */
@@ -29,40 +32,64 @@ static FILE *stream_opened(FILE *stream)
     return stream;
 }
 
-/* fopen "w". An empty file is opened without truncation, as in call_open.c. */
-static FILE *stream_created(FILE *(*open_)(const char *, const char *), const char *path,
-                            const char *mode)
+/* An empty file is opened without truncation, as in call_open.c. NULL: not this way. */
+static FILE *stream_elided(const char *path, const char *mode, enum elide *elide)
 {
     int flags = policy_cut_mode(mode);
-    enum elide elide = flags >= 0 ? elide_open(AT_FDCWD, path, flags) : ELIDE_NO;
     FILE *stream = NULL;
     int saved = errno;
+    int fd;
 
-    if (elide == ELIDE_YES) {
-        int fd = real.open(path, flags & ~O_TRUNC, 0666);
-
-        if (fd >= 0 && elide_opened(fd))
-            stream = real.fdopen(fd, mode);
-        if (stream != NULL)
-            return stream;
-        if (fd >= 0)
-            rl_raw(SYS_close, fd);
+    *elide = flags >= 0 ? elide_open(AT_FDCWD, path, flags) : ELIDE_NO;
+    if (*elide != ELIDE_YES)
+        return NULL;
+    fd = real.open(path, flags & ~O_TRUNC, 0666);
+    if (fd >= 0 && elide_opened(fd))
+        stream = real.fdopen(fd, mode);
+    if (stream == NULL && fd >= 0)
+        rl_raw(SYS_close, fd);
+    if (stream == NULL)
         errno = saved;
-    }
-    stream = open_(path, mode);
-    if (stream != NULL && elide == ELIDE_LEARN)
-        elide_learn(stream_fd(stream));
     return stream;
+}
+
+/* What a mode has to do with O_CREAT. Not for freopen: its failures close the stream, so it cannot
+ * be tried twice. */
+static int stream_flags(const char *mode)
+{
+    return (mode[0] == 'w' || mode[0] == 'a') && strchr(mode, 'x') == NULL ? O_WRONLY | O_CREAT : 0;
+}
+
+/* Another file than was asked for, by a descriptor that changed under us, goes again. */
+static bool stream_again(struct create_hold *create, FILE *stream)
+{
+    if (create->place == NULL || !create_more(create, stream != NULL ? stream_fd(stream) : -1))
+        return false;
+    if (stream != NULL)
+        real.fclose(stream);
+    return true;
 }
 
 #define FOPENS(name)                                                                               \
     FILE *name(const char *path, const char *mode)                                                 \
     {                                                                                              \
         TIMED_PATH(mode[0] == 'w' ? ACT_open_cut : ACT_open, AT_FDCWD, path);                      \
+        FILE *stream;                                                                              \
+                                                                                                   \
         call_seen(STAT_calls_open);                                                                \
         CALL_CUTS(mode[0] == 'w', AT_FDCWD, path);                                                 \
-        return stream_opened(mode[0] == 'w' ? stream_created(real.name, path, mode)                \
-                                            : real.name(path, mode));                              \
+        enum elide elide = ELIDE_NO;                                                               \
+        CREATE_HOLD(create, path);                                                                 \
+        stream = mode[0] == 'w' ? stream_elided(path, mode, &elide) : NULL;                        \
+        if (stream != NULL)                                                                        \
+            return stream_opened(stream);                                                          \
+        CREATE_LOOK(create, true, AT_FDCWD, path, stream_flags(mode));                             \
+        do                                                                                         \
+            stream = create.interrupted ? NULL : real.name(create_path(&create), mode);            \
+        while (stream_again(&create, stream));                                                     \
+        if (stream != NULL && elide == ELIDE_LEARN)                                                \
+            elide_learn(stream_fd(stream));                                                        \
+        return stream_opened(stream);                                                              \
     }
 FOPENS(fopen)
 FOPENS(fopen64)

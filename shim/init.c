@@ -17,6 +17,7 @@
 #include <sys/shm.h>
 #include <unistd.h>
 
+#include "create.h"
 #include "evict.h"
 #include "family.h"
 #include "inflight.h"
@@ -345,6 +346,7 @@ void fork_child(void)
     worker_forked();
     evict_forked();
     file_forked();
+    create_forked();
     inflight_forked();
     observe_forked();
     if (proc.arena != NULL) {
@@ -423,6 +425,7 @@ void state_init(void)
         proc.works = 1;
         look_for_direct();
         look_for_keeper();
+        create_start();
     }
     rl_store_64(&state_word_value, wanted());
 }

@@ -294,6 +294,7 @@ size_t report_text(const struct report *r, char *buf, size_t n)
     put_group(&t, r, "\nCalls that report times\n", STAT_stat_adjusted, STAT_stat_adjusted, NULL);
     put_group(&t, r, "\nDeleted files\n", STAT_evict_files, STAT_evict_drain_max_ns, NULL);
     put_group(&t, r, "\nTruncations\n", STAT_truncate_elided, STAT_truncate_late, NULL);
+    put_group(&t, r, "\nOpens with O_CREAT\n", STAT_create_looked, STAT_create_retried, NULL);
     put_group(&t, r, "\nWorker\n", STAT_worker_started, STAT_plain_calls, NULL);
     put_group(&t, r, "\nCalls seen\n", STAT_calls_read, STAT_calls_name, " seen");
     if (text_room(&t) == 0 && n > sizeof cut) {

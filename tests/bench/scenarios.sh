@@ -36,9 +36,9 @@ for scenario_fs in ext4 btrfs; do
     done
 done
 SCENARIOS+=(delete-until-free delete-beside-reads write-then-size-xfs)
-SCENARIOS+=(pread-instructions pread-cached open-close unlink-small start-up)
+SCENARIOS+=(pread-instructions pread-cached open-close create-existing create-new unlink-small start-up)
 OPTIONAL_SCENARIOS='^floor-' # only when asked for by name
-QUICK_SCENARIOS='^(named|unlinked)-|^(pread|open|start|unlink-small)|^punch-.*-ext4'
+QUICK_SCENARIOS='^(named|unlinked)-|^(pread|open|create|start|unlink-small)|^punch-.*-ext4'
 THROTTLED_SCENARIOS='^(named|unlinked|private|gate-.*|floor)-'
 ANYWHERE_SCENARIOS='^(pread-.*|start-up)$'
 
@@ -112,6 +112,18 @@ define_loop() { # PROGRAM PATH COUNT WHAT KIND TARGET
     METRICS=("one call|ns|1|ns|$5|$6" 'resident memory|rss_kib|1|KiB|diff|est <= 1024')
 }
 
+# On Linux 6.12 and later there is nothing to gain on a local file system, and nothing to be lost.
+define_create() { # existing|new DIR
+    local count=$((quick ? 10000 : 100000))
+    A_IS="open with O_CREAT + close, $1 names, no shim" B_IS='the same with the shim'
+    A_CMD=("$create_loop" "$2" "$count")
+    [[ $1 == existing ]] && A_CMD=("$create_loop" --existing "$2" "$count")
+    B_CMD=("${A_CMD[@]}")
+    A_WANTS=plain B_WANTS=loaded
+    METRICS=('processor time of one|cpu_ns|1|ns|ratio|low <= 1.03'
+        'one open and close|ns|1|ns|ratio|low <= 1.03')
+}
+
 define_vfsmix() { # FS DIR
     A_CMD=("$vfsmix" --json --dir "$2" --seconds "$SECONDS_EACH")
     B_CMD=("${A_CMD[@]}")
@@ -152,6 +164,7 @@ define_scenario() { # NAME DIR
         ((${CALIBRATE:-0} == 0)) || A_CMD+=(calibrate)
         METRICS=('one call|value|1|ns|diff|high <= 3000')
         ;;
+    create-*) define_create "${1#*-}" "$2" ;;
     start-up)
         A_IS='true' B_IS='LD_PRELOAD=the shim true' WHOLE=pairs
         PAIRS=$((quick ? 40 : 200))

@@ -13,13 +13,14 @@
 //   --flush-ms N    each fsync, fdatasync and close
 //   --fsync-ms N    each fsync and fdatasync only (overrides --flush-ms for them)
 //   --cache-s N     seconds that the kernel may trust a name (0: every look-up comes here)
+//   --dir-lock      a creation keeps its directory to itself, look-ups and listings share it
 //   --counts FILE   file that shows how often each operation came
 //   --foreground    stay in the foreground
 //
 // N may have decimals. The delay comes before the operation takes effect and is slept by the
-// server thread without any lock, so that requests wait for themselves only; there are as many
-// threads as requests. The counts file is rewritten before the operation is answered: who has
-// seen a call return finds it counted.
+// server thread without any lock (but --dir-lock's), so that requests wait for themselves only;
+// there are as many threads as requests. The counts file is rewritten before the operation is
+// answered: who has seen a call return finds it counted.
 
 #define _GNU_SOURCE
 #define FUSE_USE_VERSION 312
@@ -113,8 +114,10 @@ static void give_to_caller(fuse_req_t req, int dir_fd, const char *name)
 
 static void do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
+    names_enter(node_of(parent), false);
     take_time(OP_LOOKUP);
     reply_node(req, parent, name);
+    names_leave(node_of(parent));
 }
 
 static void do_forget(fuse_req_t req, fuse_ino_t ino, uint64_t lookups)
@@ -217,8 +220,8 @@ static void do_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         close(fd);
 }
 
-static void do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
-                      struct fuse_file_info *fi)
+static void create_node(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+                        struct fuse_file_info *fi)
 {
     struct fuse_entry_param e;
     int fd, err, dir_fd = node_of(parent)->fd;
@@ -242,6 +245,14 @@ static void do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
         close(fd);
         node_forget(e.ino, 1);
     }
+}
+
+static void do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+                      struct fuse_file_info *fi)
+{
+    names_enter(node_of(parent), true);
+    create_node(req, parent, name, mode, fi);
+    names_leave(node_of(parent));
 }
 
 static void do_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
@@ -344,11 +355,11 @@ static void do_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
     size_t used = 0;
     struct dirent *d;
 
-    (void)ino;
     if (!buf) {
         fuse_reply_err(req, ENOMEM);
         return;
     }
+    names_enter(node_of(ino), false);
     seekdir(dir, off);
     while ((d = readdir(dir)) != NULL) {
         struct stat st = {.st_ino = d->d_ino, .st_mode = (mode_t)(d->d_type << 12)};
@@ -357,6 +368,7 @@ static void do_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
             break;
         used += need;
     }
+    names_leave(node_of(ino));
     fuse_reply_buf(req, buf, used);
     free(buf);
 }
@@ -509,15 +521,12 @@ static void counts_open(const char *path)
 static bool parse(int argc, char **argv)
 {
     // The first ones stand in the order of enum op.
-    static const struct option longs[] = {{"lookup-ms", 1, NULL, OP_LOOKUP},
-                                          {"open-ms", 1, NULL, OP_OPEN},
-                                          {"create-ms", 1, NULL, OP_CREATE},
-                                          {"fsync-ms", 1, NULL, OP_FSYNC},
-                                          {"flush-ms", 1, NULL, OP_FLUSH},
-                                          {"cache-s", 1, NULL, 'k'},
-                                          {"counts", 1, NULL, 'n'},
-                                          {"foreground", 0, NULL, 'F'},
-                                          {NULL, 0, NULL, 0}};
+    static const struct option longs[] = {
+        {"lookup-ms", 1, NULL, OP_LOOKUP}, {"open-ms", 1, NULL, OP_OPEN},
+        {"create-ms", 1, NULL, OP_CREATE}, {"fsync-ms", 1, NULL, OP_FSYNC},
+        {"flush-ms", 1, NULL, OP_FLUSH},   {"cache-s", 1, NULL, 'k'},
+        {"dir-lock", 0, NULL, 'L'},        {"counts", 1, NULL, 'n'},
+        {"foreground", 0, NULL, 'F'},      {NULL, 0, NULL, 0}};
     bool foreground = false, fsync_given = false;
     int c;
 
@@ -530,9 +539,10 @@ static bool parse(int argc, char **argv)
             foreground = true;
         else if (c <= OP_FLUSH)
             delay_ns[c] = (int64_t)(number_of(longs[c].name, optarg) * 1e6);
-        else
+        else if (c != 'L')
             exit(2);
         fsync_given |= c == OP_FSYNC;
+        dir_lock |= c == 'L';
     }
     if (!fsync_given)
         delay_ns[OP_FSYNC] = delay_ns[OP_FLUSH];
@@ -566,6 +576,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "slowfs: cannot open %s: %s\n", argv[optind], strerror(errno));
         return 1;
     }
+    names_init(&root);
     umask(0); // the kernel has applied the caller's already
     if (counts_fd >= 0)
         counts_write();

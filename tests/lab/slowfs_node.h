@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <fuse_lowlevel.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,14 +29,43 @@ struct node {
     int fd;            // O_PATH
     dev_t dev;         // of the shown directory's file
     ino_t ino;
-    uint64_t lookups;    // what the kernel will forget again; table_lock
-    uint64_t generation; // tells a node from an earlier one at the same address
+    uint64_t lookups;       // what the kernel will forget again; table_lock
+    uint64_t generation;    // tells a node from an earlier one at the same address
+    pthread_rwlock_t names; // --dir-lock: of a directory, see names_enter
 };
 
 static struct node root;
 static struct node *table[NODE_BUCKETS];
 static uint64_t generations;
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static bool dir_lock;
+
+// As a metadata server of old: creating a name takes its directory's lock for itself, looking names
+// up and listing them share it. Who creates comes before who looks, so that neither starves.
+static void names_init(struct node *n)
+{
+    pthread_rwlockattr_t attr;
+
+    pthread_rwlockattr_init(&attr);
+    pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+    pthread_rwlock_init(&n->names, &attr);
+    pthread_rwlockattr_destroy(&attr);
+}
+
+static void names_enter(struct node *n, bool creates)
+{
+    if (dir_lock && creates)
+        pthread_rwlock_wrlock(&n->names);
+    else if (dir_lock)
+        pthread_rwlock_rdlock(&n->names);
+}
+
+static void names_leave(struct node *n)
+{
+    if (dir_lock)
+        pthread_rwlock_unlock(&n->names);
+}
 
 static struct node *node_of(fuse_ino_t ino)
 {
@@ -84,6 +114,7 @@ static int node_find(fuse_ino_t parent, const char *name, struct fuse_entry_para
             close(fd);
             return ENOMEM;
         }
+        names_init(n);
         n->fd = fd;
         n->dev = e->attr.st_dev;
         n->ino = e->attr.st_ino;
@@ -111,6 +142,7 @@ static void node_forget(fuse_ino_t ino, uint64_t lookups)
             ;
         *p = n->next;
         close(n->fd);
+        pthread_rwlock_destroy(&n->names);
         free(n);
     }
     pthread_mutex_unlock(&table_lock);

@@ -75,6 +75,11 @@ what=(
     "range lock: does not look after its claim"
     "range lock: letting go wakes nobody"
     "range lock: does not follow groups of rooms that ran over"
+    "names: two different names meet"
+    "names: a lost leader's slot stays its own"
+    "names: the end of a flight wakes nobody"
+    "names: does not look again under the lock"
+    "names: a thread waits for itself"
 )
 what[75]="leftover: leaves out the tails"
 what[76]="leftover: leaves out the wide list"
@@ -86,7 +91,7 @@ tests_of() {
     if [ "$1" -eq 0 ]; then
         echo ranges_test range_table_test range_interleave_test range_life_interleave_test range_torture gate_test \
             gate_torture inode_table_test inode_interleave_test single_flight_interleave_test \
-            range_lock_test range_lock_interleave_test range_lock_torture leftover_test
+            range_lock_test range_lock_interleave_test range_lock_torture leftover_test name_table_test
     elif [ "$1" -le 21 ]; then
         echo ranges_test range_table_test range_interleave_test range_life_interleave_test range_torture
     elif [ "$1" -le 30 ]; then
@@ -97,6 +102,8 @@ tests_of() {
         echo single_flight_interleave_test
     elif [ "$1" -ge 75 ] && [ "$1" -le 79 ]; then
         echo leftover_test
+    elif [ "$1" -ge 52 ] && [ "$1" -le 59 ]; then
+        echo name_table_test
     else
         echo range_lock_interleave_test range_lock_test range_lock_torture
     fi

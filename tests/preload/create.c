@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * create: every kind of open with O_CREAT, one line each, in an empty directory: what came back,
+ * errno, and what is there afterwards. create.sh compares the lines with and without the library.
+ * As another user (argument 2, a uid) it opens what the first one left in a sticky directory.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void show(const char *what, int fd, int error)
+{
+    struct stat st = {0};
+
+    if (fd < 0) {
+        printf("%-34s fails: %s\n", what, strerrorname_np(error));
+        return;
+    }
+    fstat(fd, &st);
+    printf("%-34s fd %d flags %o mode %o size %lld cloexec %d\n", what, fd,
+           (unsigned)fcntl(fd, F_GETFL), st.st_mode, (long long)st.st_size, fcntl(fd, F_GETFD));
+    close(fd);
+}
+
+static void try_open(const char *what, const char *path, int flags, mode_t mode)
+{
+    errno = 0;
+    int fd = open(path, flags, mode);
+    int error = errno;
+
+    show(what, fd, error);
+    if (fd >= 0 && error != 0)
+        printf("%-34s success, and yet errno %d\n", what, error);
+}
+
+static void fill(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+
+    if (fd < 0 || write(fd, "0123456789", 10) != 10)
+        exit(2);
+    close(fd);
+}
+
+static void on_alarm(int sig)
+{
+    (void)sig;
+}
+
+static void own(void)
+{
+    static char longer[300], path[5000];
+    FILE *f;
+    int fd;
+
+    umask(027);
+    memset(longer, 'x', sizeof longer - 1);
+    memset(path, 'y', sizeof path - 1);
+    for (int round = 0; round < 3; round++) { /* hints of the round before must not matter */
+        printf("round %d\n", round);
+        fill("file");
+        try_open("existing", "file", O_RDWR | O_CREAT, 0666);
+        try_open("existing, O_RDONLY", "file", O_RDONLY | O_CREAT, 0666);
+        try_open("existing, O_APPEND|O_CLOEXEC", "file", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC,
+                 0);
+        try_open("existing, O_EXCL", "file", O_RDWR | O_CREAT | O_EXCL, 0666);
+        try_open("existing, O_NOFOLLOW", "file", O_RDWR | O_CREAT | O_NOFOLLOW, 0666);
+        try_open("existing, access mode 3", "file", O_ACCMODE | O_CREAT, 0666);
+        try_open("existing, O_DIRECTORY", "file", O_RDONLY | O_CREAT | O_DIRECTORY, 0666);
+        try_open("existing, O_PATH", "file", O_PATH | O_CREAT, 0666);
+        try_open("existing, O_NONBLOCK", "file", O_RDWR | O_CREAT | O_NONBLOCK, 0666);
+        try_open("existing, O_TRUNC", "file", O_RDWR | O_CREAT | O_TRUNC, 0666);
+        fill("file");
+        try_open("existing, O_RDONLY|O_TRUNC", "file", O_RDONLY | O_CREAT | O_TRUNC, 0666);
+        try_open("trailing slash", "file/", O_RDWR | O_CREAT, 0666);
+        try_open("below a file", "file/x", O_RDWR | O_CREAT, 0666);
+        try_open("new, mode 666", "new", O_RDWR | O_CREAT, 0666);
+        try_open("new, mode 7777", "new2", O_WRONLY | O_CREAT, 07777);
+        try_open("new, O_TRUNC", "new3", O_RDWR | O_CREAT | O_TRUNC, 0600);
+        try_open("new, read-only", "new4", O_RDONLY | O_CREAT, 0);
+        try_open("new, trailing slash", "new5/", O_RDWR | O_CREAT, 0666);
+        try_open("O_TMPFILE", ".", O_RDWR | O_TMPFILE, 0600);
+        mkdir("dir", 0755);
+        try_open("a directory", "dir", O_RDONLY | O_CREAT, 0666);
+        try_open("a directory, to write", "dir", O_RDWR | O_CREAT, 0666);
+        try_open("the directory itself", ".", O_RDONLY | O_CREAT, 0666);
+        symlink("file", "link");
+        try_open("a link", "link", O_RDWR | O_CREAT, 0666);
+        try_open("a link, O_NOFOLLOW", "link", O_RDWR | O_CREAT | O_NOFOLLOW, 0666);
+        symlink("target", "dangling");
+        try_open("a dangling link, O_EXCL", "dangling", O_RDWR | O_CREAT | O_EXCL, 0666);
+        try_open("a dangling link", "dangling", O_RDWR | O_CREAT, 0666);
+        symlink("loop", "loop");
+        try_open("a loop", "loop", O_RDWR | O_CREAT, 0666);
+        symlink("nowhere/x", "far");
+        try_open("a link into nowhere", "far", O_RDWR | O_CREAT, 0666);
+        mkfifo("fifo", 0644);
+        try_open("a FIFO, O_WRONLY|O_NONBLOCK", "fifo", O_WRONLY | O_CREAT | O_NONBLOCK, 0666);
+        try_open("a FIFO, O_RDONLY|O_NONBLOCK", "fifo", O_RDONLY | O_CREAT | O_NONBLOCK, 0666);
+        sigaction(SIGALRM, &(struct sigaction){.sa_handler = on_alarm}, NULL);
+        ualarm(20000, 0);
+        try_open("a FIFO nobody writes to", "fifo", O_RDONLY | O_CREAT, 0666);
+        try_open("a device", "/dev/null", O_RDWR | O_CREAT | O_TRUNC, 0666);
+        try_open("too long a name", longer, O_RDWR | O_CREAT, 0666);
+        try_open("too long a path", path, O_RDWR | O_CREAT, 0666);
+        try_open("no path", "", O_RDWR | O_CREAT, 0666);
+        try_open("no directory", "none/x", O_RDWR | O_CREAT, 0666);
+        try_open("an address that is none", (const char *)8, O_RDWR | O_CREAT, 0666);
+        try_open("no address", NULL, O_RDWR | O_CREAT, 0666);
+        char *page = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        strcpy(page, "file");
+        try_open("a page of its own", page, O_RDWR | O_CREAT, 0666);
+        mprotect(page, 4096, PROT_NONE);
+        try_open("the page, protected since", page, O_RDWR | O_CREAT, 0666);
+        munmap(page, 4096);
+        try_open("the page, unmapped since", page, O_RDWR | O_CREAT, 0666);
+        memset(page + 4096, 'z', 4096);
+        try_open("a path that runs off its page", page + 4096 + 4000, O_RDWR | O_CREAT, 0666);
+        munmap(page + 4096, 4096);
+        errno = 0;
+        fd = openat(-7, "file", O_RDWR | O_CREAT, 0666);
+        show("a dirfd that is none", fd, errno);
+        fd = creat("made", 0640);
+        show("creat", fd, errno);
+        f = fopen("stream", "w");
+        printf("fopen w: fd %d\n", f != NULL ? fileno(f) : -1);
+        fputs("abc", f);
+        fclose(f);
+        f = fopen("stream", "a");
+        printf("fopen a: fd %d at %ld\n", fileno(f), ftell(f));
+        fclose(f);
+        f = fopen("stream", "wx");
+        printf("fopen wx: %s\n", f == NULL ? strerrorname_np(errno) : "opened");
+        /* The lowest free number, whatever was looked at meanwhile. */
+        int low[3] = {open("file", O_RDWR | O_CREAT, 0666), open("new", O_RDWR | O_CREAT, 0666),
+                      open("brand-new", O_RDWR | O_CREAT, 0666)};
+        printf("numbers %d %d %d\n", low[0], low[1], low[2]);
+        for (int i = 0; i < 3; i++)
+            close(low[i]);
+        /* A POSIX lock is not lost by an open that only looked. */
+        fd = open("file", O_RDWR);
+        fcntl(fd, F_SETLK, &(struct flock){.l_type = F_WRLCK});
+        close(open("dir", O_RDWR | O_CREAT, 0666));
+        if (fork() == 0) {
+            struct flock l = {.l_type = F_WRLCK};
+
+            fcntl(fd, F_GETLK, &l);
+            printf("lock %s\n", l.l_type == F_UNLCK ? "lost" : "held");
+            fflush(stdout);
+            _exit(0);
+        }
+        while (wait(NULL) > 0)
+            ;
+        close(fd);
+        for (int i = 0; i < 3; i++)
+            unlink((const char *[]){"new", "brand-new", "target"}[i]);
+        unlink("new2"), unlink("new3"), unlink("new4"), unlink("made"), unlink("stream");
+    }
+}
+
+static void other(void)
+{
+    try_open("their file", "sticky/file", O_RDWR | O_CREAT, 0666);
+    try_open("their file, O_TRUNC", "sticky/file", O_RDWR | O_CREAT | O_TRUNC, 0666);
+    try_open("their file, read", "sticky/file", O_RDONLY | O_CREAT, 0666);
+    try_open("their FIFO, O_NONBLOCK", "sticky/fifo", O_RDWR | O_CREAT | O_NONBLOCK, 0666);
+    try_open("their file without O_CREAT", "sticky/file", O_RDWR, 0);
+    try_open("a name of ours", "sticky/ours", O_RDWR | O_CREAT, 0666);
+    try_open("where we may not write", "closed/x", O_RDWR | O_CREAT, 0666);
+    unlink("sticky/ours");
+}
+
+int main(int argc, char **argv)
+{
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (argc < 2 || chdir(argv[1]) != 0)
+        return 2;
+    if (argc > 2) {
+        if (setgid((gid_t)atoi(argv[2])) != 0 || setuid((uid_t)atoi(argv[2])) != 0)
+            return 2;
+        other();
+        return 0;
+    }
+    own();
+    return 0;
+}
