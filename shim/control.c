@@ -3,7 +3,7 @@
  * control: the switch that turns everything off in a running process, and the public functions of
  * include/rlshim/control.h.
  *
- * rl_control   0: on; 1: off is wanted. Read by state_works() at every decision, written by rl_off,
+ * rl_control   0: on; 1: off is wanted; 2 and 3: off, settings are to be changed (tune.h). Read by state_works() at every decision, written by rl_off,
  *              rl_on, and from outside by `rlshim off PID`, through /proc/PID/mem.
  * rl_control_done  becomes 1 when off is wanted and nothing is queued or on any more
  * (control_quiet: the worker and rl_off). Whoever asks from outside sets it to 0 first, and waits

@@ -350,6 +350,7 @@ static void settings_of(int fd, struct file_state *fs)
 {
     struct file_rules r;
 
+    rl_store_32(&fs->tuned, rl_load_32(&proc.tuned)); /* before: what changes meanwhile is met */
     file_rules_of(fd, &r);
     fs->punch_delay_ns = r.punch_delay_ns;
     fs->punch_call_max_bytes = r.punch_call_max_bytes;
@@ -383,8 +384,11 @@ static bool describe(int fd, struct rl_inode *inode, uint32_t gen)
 {
     struct file_state *fs = file_state(inode);
 
-    if (rl_load_32(&fs->gen) == gen)
+    if (rl_load_32(&fs->gen) == gen) {
+        if (rl_load_32(&fs->tuned) != rl_load_32(&proc.tuned))
+            settings_of(fd, fs);
         return fs->kind != FILE_KIND_NONE + 1;
+    }
     fs->kind = (uint32_t)fs_kind_of(fd) + 1;
     fs->never = fs->asked = fs->refusal = fs->refusals = 0;
     fs->refused_ns = fs->reach = 0;
@@ -454,7 +458,8 @@ struct rl_inode *file_inode(int fd, bool make)
     if (at >= 1 && at <= RL_INODES) {
         struct rl_inode *inode = &proc.arena->inodes.inode[at - 1];
 
-        if ((rl_load_32(&inode->gen) & GEN_MASK) == gen)
+        if ((rl_load_32(&inode->gen) & GEN_MASK) == gen &&
+            rl_load_32(&file_state(inode)->tuned) == rl_load_32(&proc.tuned))
             return inode;
     }
     return classify(fd, e, make);

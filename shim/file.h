@@ -32,6 +32,7 @@ enum {                     /* origin and use of a descriptor */
  * by the worker or before the entry is found by others; the rest atomically. */
 struct file_state {
     uint32_t gen;     /* of the inode entry this belongs to */
+    uint32_t tuned;   /* proc.tuned that the settings below are of */
     uint32_t kind;    /* enum file_kind + 1, 0 not known yet */
     uint32_t never;   /* never defer: enum stat_id that says why, 0 none */
     uint32_t asked;   /* evidence is being gathered */

@@ -27,6 +27,7 @@
 #include "report.h"
 #include "settle.h"
 #include "timed.h"
+#include "tune.h"
 #include "worker.h"
 
 #define ARENA_MAGIC    0x6e726c72u /* "rlrn" */
@@ -50,9 +51,30 @@ static struct {
     char dir[PATH_MAX];            /* where the program started, if somebody asks */
 } start;
 
+/* Instead of start.config, once settings were changed; NULL before. */
+static const struct config *tuned_config;
+static const char *tuned_text;
+
 const struct config *state_config(void)
 {
-    return configured ? &start.config : NULL;
+    const struct config *tuned = __atomic_load_n(&tuned_config, __ATOMIC_ACQUIRE);
+
+    return tuned != NULL ? tuned : configured ? &start.config : NULL;
+}
+
+const char *state_config_text(void)
+{
+    return tuned_text != NULL ? tuned_text : start.text;
+}
+
+static void remember_program(void);
+
+void state_use_config(const struct config *config, const char *text)
+{
+    if (config->nsections != 0 && proc.program[0] == '\0')
+        remember_program();
+    tuned_text = text;
+    __atomic_store_n(&tuned_config, config, __ATOMIC_RELEASE);
 }
 
 /* --- configuration --- */
@@ -102,7 +124,7 @@ static void remember_program(void)
     const char *slash =
         strrchr(program_invocation_name != NULL ? program_invocation_name : "", '/');
     const char *name = slash != NULL ? slash + 1 : program_invocation_name;
-    char exe[PATH_MAX];
+    static char exe[PATH_MAX]; /* whoever takes an order may have a small stack */
     long n = rl_raw(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", exe, sizeof exe - 1);
 
     /* The executable's own name where it can be had: scripts and multi-call programs set argv[0]
@@ -253,7 +275,7 @@ static bool have_family(void)
  * open looks (family.h). */
 static void look_for_keeper(void)
 {
-    if (!proc.settings.keeper || !cfg_vouches(&start.config) || !have_family())
+    if (!proc.settings.keeper || !cfg_vouches(state_config()) || !have_family())
         return;
     proc.keeper = 1;
     family_watch();
@@ -349,6 +371,7 @@ void fork_child(void)
     create_forked();
     inflight_forked();
     observe_forked();
+    tune_forked();
     if (proc.arena != NULL) {
         if (map_arena(proc.arena_bytes, proc.arena) != NULL) {
             arena_fill(proc.arena);

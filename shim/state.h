@@ -55,6 +55,7 @@ struct process {
     uint32_t direct;    /* an O_DIRECT descriptor was seen, or there may be one */
     uint32_t ending;    /* exit, exec or a sandbox has begun: nothing is turned on */
     uint32_t maps;      /* a file was mapped shared */
+    uint32_t tuned;     /* goes up when settings change (tune.h) */
     uint32_t nameless;  /* there may be open files without a name */
     uint32_t keeper;    /* named files may be deferred, with a keeper (keeper.h) */
     uint32_t sandbox;   /* entered Landlock: what it forbids cannot be asked */
@@ -71,6 +72,8 @@ extern uint64_t state_word_value __attribute__((visibility("hidden")));
 extern uint32_t state_forks __attribute__((visibility("hidden"))); /* goes up with every fork, on
                                                                     * both sides */
 extern struct process proc __attribute__((visibility("hidden")));
+
+bool tune_taken(void); /* tune.h */
 
 /* rl_off, or `rlshim off PID`, sets it; see control.c. */
 extern uint32_t rl_control __attribute__((visibility("default")));
@@ -110,10 +113,11 @@ static inline void state_file_off(void)
  * who is about to make an inode's entry; everybody else takes NULL for an answer. */
 bool state_arena(void);
 
-/* Mode on, not switched off: mitigations may act. */
+/* Mode on, not switched off: mitigations may act. Takes an order that waits (tune.h). */
 static inline bool state_works(void)
 {
-    return proc.works != 0 && rl_load_32(&rl_control) == 0 && rl_load_32(&proc.sandboxed) == 0;
+    return proc.works != 0 && rl_load_32(&proc.sandboxed) == 0 &&
+           (likely(rl_load_32(&rl_control) == 0) || tune_taken());
 }
 
 /*
@@ -136,6 +140,12 @@ static inline void state_direct(void)
 
 /* The parsed configuration, or NULL where there is none. */
 const struct config *state_config(void);
+
+/* The text of its file, which it points into; "" where there is none. */
+const char *state_config_text(void);
+
+/* tune.c: another one from now on; both must stay. */
+void state_use_config(const struct config *config, const char *text);
 
 /* init.c: the first call of all, or the constructor. */
 void state_init(void);

@@ -22,6 +22,8 @@ int cmd_stat(int argc, char **argv);
 int cmd_report(int argc, char **argv);
 int cmd_switch(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
+int cmd_set(int argc, char **argv);
+int cmd_reload(int argc, char **argv);
 
 /* "rlshim NAME: text" on stderr, as one line whatever the arguments hold. Returns EXIT_FAILED. */
 int fail(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -69,6 +69,18 @@ static const struct {
      "  --quiet           no progress on stderr\n"
      "Uses up to 1.5 GiB for a while and at most half of what is free, leaves 256 MiB free, and\n"
      "refuses if that cannot be. Everything is removed at the end and on Ctrl-C.\n"},
+    {"set", cmd_set, "change settings in a running program",
+     "rlshim set PID KEY=VALUE...\n"
+     "\n"
+     "Applies everything that is queued in the program, then changes the settings, as if the\n"
+     "environment had said so: they win over rlshim.conf and its [path] sections. What may differ\n"
+     "by path can be changed, and evict_bytes_max, evict_files_max and evict_rate; other settings\n"
+     "are read when a program starts. Needs the same right as 'rlshim off'.\n"},
+    {"reload", cmd_reload, "let a running program read its rlshim.conf again",
+     "rlshim reload PID\n"
+     "\n"
+     "Looks for the file as the program did at its start, with its environment and from where it\n"
+     "is now, and checks it; then as 'rlshim set'. What was set before stays.\n"},
     {"off", cmd_switch, "switch rlshim off in a running program",
      "rlshim off PID\n"
      "\n"

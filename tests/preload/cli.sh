@@ -51,7 +51,7 @@ complains() {
 
 same "--version" 0 "$("$rlshim" --version | grep -q '^rlshim [0-9]*\.[0-9]*\.[0-9]*$'; echo $?)"
 holds "help" "$("$rlshim" help)" "usage: rlshim"
-for command in run observe check stat report off on; do
+for command in run observe check stat report bench set reload off on; do
     holds "help names $command" "$("$rlshim" help)" "  $command "
     holds "help $command" "$("$rlshim" help "$command")" "rlshim $command "
     same "$command --help" "$("$rlshim" help "$command")" "$("$rlshim" "$command" --help)"
