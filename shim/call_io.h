@@ -8,6 +8,7 @@
 #define SHIM_CALL_IO_H
 
 #include "call.h"
+#include "timed_io.h"
 
 /*
  * IO_CALL(kind, name, parameters, arguments, piece, plan, refused, big)

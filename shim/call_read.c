@@ -2,11 +2,22 @@
 /* call_read: the read family. */
 #include "call_io.h"
 
-static ssize_t read_now(const struct io *io)
+static inline ssize_t read_now(const struct io *io)
 {
     if ((state_word() & WORD_FILES) != 0)
         return execute_read(io);
     return io->issue(io, io->iov, io->count, io->off);
+}
+
+static inline ssize_t read_timed(const struct io *io)
+{
+    bool direct;
+    uint32_t file = observe_file(io->fd, &direct);
+
+    if (unlikely(file == FILE_NOT))
+        return read_now(io);
+    TIMED_IO(ACT_read, io->fd, file, 0);
+    return read_now(io);
 }
 
 /* Not idle: something may be queued, or nothing is initialised yet, or calls are timed. */
@@ -16,7 +27,7 @@ static ssize_t read_busy(const struct io *io, uint64_t word)
     word = state_word();
     if ((word & WORD_COUNT) != 0)
         stat_add(STAT_calls_read, 1);
-    return (word & WORD_TIME) != 0 ? timed_io(io, ACT_read, read_now) : read_now(io);
+    return (word & WORD_TIME) != 0 ? read_timed(io) : read_now(io);
 }
 
 #define READS(...) IO_CALL(read, __VA_ARGS__, false)

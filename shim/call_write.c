@@ -9,7 +9,7 @@
  */
 #include "call_io.h"
 
-static ssize_t write_now(const struct io *io)
+static inline ssize_t write_now(const struct io *io)
 {
     uint64_t word = state_word();
 
@@ -19,6 +19,28 @@ static ssize_t write_now(const struct io *io)
     return io->issue(io, io->iov, io->count, io->off);
 }
 
+static __attribute__((noinline)) ssize_t write_timed_big(const struct io *io)
+{
+    TIMED_FD(ACT_write_big, io->fd);
+
+    return write_now(io);
+}
+
+static inline ssize_t write_timed(const struct io *io)
+{
+    bool direct;
+    uint32_t file = observe_file(io->fd, &direct);
+    uint64_t bytes;
+
+    if (unlikely(file == FILE_NOT))
+        return write_now(io);
+    bytes = io_bytes(io->iov, io->count);
+    if (direct && bytes >= GATE_MIN_BYTES)
+        return write_timed_big(io);
+    TIMED_IO(ACT_write, io->fd, file, direct ? 0 : bytes);
+    return write_now(io);
+}
+
 /* Not idle, or a big one. */
 static ssize_t write_busy(const struct io *io, uint64_t word)
 {
@@ -26,7 +48,7 @@ static ssize_t write_busy(const struct io *io, uint64_t word)
     word = state_word();
     if ((word & WORD_COUNT) != 0)
         stat_add(STAT_calls_write, 1);
-    return (word & WORD_TIME) != 0 ? timed_io(io, ACT_write, write_now) : write_now(io);
+    return (word & WORD_TIME) != 0 ? write_timed(io) : write_now(io);
 }
 
 #define WRITES(...) IO_CALL(write, __VA_ARGS__)

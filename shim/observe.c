@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "execute.h"
 #include "fs_kind.h"
 #include "observe_impl.h"
 #include "policy_remedy.h"
@@ -16,11 +15,10 @@
 #define SECTOR  512u
 
 struct observation *observation;
-uint64_t observe_threshold_ns;
+uint64_t observe_threshold_ns, observe_slow_ns;
 
-static uint64_t slow_ns = UINT64_MAX;
-static uint32_t threads;            /* that have a shard */
-static __thread uint32_t own_shard; /* + 1 */
+static uint32_t threads; /* that have a shard */
+__thread uint32_t observe_own_shard;
 
 static const struct {
     char name[16], text[24];
@@ -62,7 +60,7 @@ bool observe_start(const struct settings *s)
     observation->text_used = 1;  /* 0 means none */
     observation->files_used = 1; /* FILE_OTHERS */
     observe_threshold_ns = s->stall_threshold_ns;
-    slow_ns = observe_threshold_ns < SLOW_NS ? observe_threshold_ns : SLOW_NS;
+    observe_slow_ns = observe_threshold_ns < SLOW_NS ? observe_threshold_ns : SLOW_NS;
     clock_start();
     observe_reports();
     return true;
@@ -130,28 +128,10 @@ void observe_aside_ends(const uint64_t *mask)
 
 /* --- counting --- */
 
-static __attribute__((noinline)) uint32_t shard_take(void)
+uint32_t observe_shard_take(void)
 {
-    own_shard = rl_add_32(&threads, 1) + 1;
-    return own_shard;
-}
-
-static void count_act(enum act act, uint64_t ns, unsigned bucket)
-{
-    uint32_t n = own_shard;
-    struct shard *s;
-
-    if (unlikely(n == 0))
-        n = shard_take();
-    if (likely(n <= SHARDS_OWN)) { /* nobody else writes here */
-        s = &observation->shard[n - 1];
-        rl_store_64(&s->hist[act][bucket], s->hist[act][bucket] + 1);
-        rl_store_64(&s->total_ns[act], s->total_ns[act] + ns);
-        return;
-    }
-    s = &observation->shard[SHARDS_OWN + n % SHARDS_SHARED];
-    rl_add_64(&s->hist[act][bucket], 1);
-    rl_add_64(&s->total_ns[act], ns);
+    observe_own_shard = rl_add_32(&threads, 1) + 1;
+    return observe_own_shard;
 }
 
 static void peak(uint64_t *place, uint64_t ns)
@@ -321,8 +301,7 @@ static void note_cure(const struct timed *t, uint64_t ns, unsigned bucket,
     }
 }
 
-/* For every call but quick reads and writes. */
-static void look_closer(struct timed *t, uint64_t ns, unsigned bucket)
+void observe_over(const struct timed *t, uint64_t ns, unsigned bucket)
 {
     struct observed_file *f = file_of(t);
     uint64_t dirty = 0, dirty_all = rl_load_64(&observation->dirty_all_bytes);
@@ -408,77 +387,21 @@ void timed_end(struct timed *t)
     bool direct;
 
     run_ends(t, now);
-    count_act(t->act, ns, bucket);
+    observe_count(t->act, ns, bucket);
     if (t->file == FILE_UNASKED && t->fd >= 0 && ns >= ASK_NS)
         t->file = observe_file(t->fd, &direct);
     if (t->file < FILES_MAX)
         rl_add_64(&observation->file[t->file].hist[bucket], 1);
-    look_closer(t, ns, bucket);
+    observe_over(t, ns, bucket);
     errno = saved;
 }
 
-/* Reads and writes come by the million, so they get by with less: the file is looked up in the
- * cache of descriptors, and a slow one is looked at only then. */
-static __attribute__((noinline)) void io_slow(const struct io *io, enum act act, uint64_t start,
-                                              uint64_t ns, uint32_t file, unsigned bucket)
+void observe_io_slow(enum act act, int fd, uint64_t start, uint64_t ns, uint32_t file,
+                     unsigned bucket)
 {
-    struct timed t = {.start = start, .act = act, .fd = io->fd, .dirfd = AT_FDCWD, .file = file};
+    struct timed t = {.start = start, .act = act, .fd = fd, .dirfd = AT_FDCWD, .file = file};
     int saved = errno;
 
-    look_closer(&t, ns, bucket);
+    observe_over(&t, ns, bucket);
     errno = saved;
-}
-
-static __attribute__((noinline)) ssize_t io_big(const struct io *io,
-                                                ssize_t (*go)(const struct io *io))
-{
-    TIMED_FD(ACT_write_big, io->fd);
-
-    return go(io);
-}
-
-struct io_timed {
-    const struct io *io;
-    uint64_t start;
-    enum act act;
-    bool direct;
-    uint32_t file;
-    uint64_t bytes;
-};
-
-static void io_over(struct io_timed *t)
-{
-    uint64_t ns = clock_ns(t->start, clock_ticks());
-    unsigned bucket = hist_bucket(ns);
-    struct observed_file *f = &observation->file[t->file];
-
-    count_act(t->act, ns, bucket);
-    rl_add_64(&f->hist[bucket], 1);
-    if (t->act == ACT_write && !t->direct) {
-        rl_add_64(&f->dirty_bytes, t->bytes);
-        rl_add_64(&observation->dirty_all_bytes, t->bytes);
-    }
-    if (unlikely(ns >= slow_ns))
-        io_slow(t->io, t->act, t->start, ns, t->file, bucket);
-}
-
-ssize_t timed_io(const struct io *io, enum act act, ssize_t (*go)(const struct io *io))
-{
-    bool direct;
-    uint32_t file = observe_file(io->fd, &direct);
-    uint64_t bytes = act == ACT_write && file != FILE_NOT ? io_bytes(io->iov, io->count) : 0;
-
-    if (unlikely(file == FILE_NOT))
-        return go(io);
-    if (bytes >= GATE_MIN_BYTES && direct)
-        return io_big(io, go);
-
-    struct io_timed t __attribute__((cleanup(io_over))) = {.io = io,
-                                                           .act = act,
-                                                           .direct = direct,
-                                                           .file = file,
-                                                           .bytes = bytes,
-                                                           .start = clock_ticks()};
-
-    return go(io);
 }

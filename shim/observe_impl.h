@@ -108,6 +108,35 @@ struct observation {
 
 extern struct observation *observation __attribute__((visibility("hidden")));
 extern uint64_t observe_threshold_ns __attribute__((visibility("hidden")));
+extern uint64_t observe_slow_ns __attribute__((visibility("hidden"))); /* for reads and writes */
+
+/* A call is over: into the histogram of its act. */
+uint32_t observe_shard_take(void);
+extern __thread uint32_t observe_own_shard; /* + 1; 0 none yet */
+
+static inline void observe_count(enum act act, uint64_t ns, unsigned bucket)
+{
+    uint32_t n = observe_own_shard;
+    struct shard *s;
+
+    if (unlikely(n == 0))
+        n = observe_shard_take();
+    if (likely(n <= SHARDS_OWN)) { /* nobody else writes here */
+        s = &observation->shard[n - 1];
+        rl_store_64(&s->hist[act][bucket], s->hist[act][bucket] + 1);
+        rl_store_64(&s->total_ns[act], s->total_ns[act] + ns);
+        return;
+    }
+    s = &observation->shard[SHARDS_OWN + n % SHARDS_SHARED];
+    rl_add_64(&s->hist[act][bucket], 1);
+    rl_add_64(&s->total_ns[act], ns);
+}
+
+void observe_io_slow(enum act act, int fd, uint64_t start, uint64_t ns, uint32_t file,
+                     unsigned bucket);
+
+/* The rest, for every call but quick reads and writes. */
+void observe_over(const struct timed *t, uint64_t ns, unsigned bucket);
 
 /* No call of our own after a sandbox was entered. */
 static inline bool observe_may_ask(void)

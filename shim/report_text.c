@@ -263,6 +263,8 @@ static void put_nothing(struct cfg_text *t, const struct report *r)
 
     for (int i = STAT_calls_read; i <= STAT_calls_name; i++)
         calls += r->value[i];
+    if (calls != 0 && strcmp(r->setting[CFG_ROW_mode], "observe") == 0)
+        return; /* nothing is done then, whatever there is */
     cfg_text_add(t, "\nNothing to do: there were no hole punches and no big direct writes. ");
     if (calls != 0)
         cfg_text_add(t, "Other file calls were seen and passed through.\n");

@@ -80,8 +80,4 @@ static inline enum act timed_open_act(int flags)
              ((flags) & (O_EXCL | O_TRUNC)) == O_EXCL ? TIMED_OPEN_NEW : 0)
 #define TIMED_OPEN_NEW 1 /* an amount: the name cannot have been there */
 
-/* Reads and writes, timed: go() makes the call. */
-struct io;
-ssize_t timed_io(const struct io *io, enum act act, ssize_t (*go)(const struct io *io));
-
 #endif

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 #include "../config.h"
@@ -24,6 +25,14 @@ int cmd_switch(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_set(int argc, char **argv);
 int cmd_reload(int argc, char **argv);
+
+/* rlshim observe: is there a place where the program's reports go; and if not, the program as a
+ * child, then its reports on stderr. Returns its exit status. */
+bool observe_has_place(const char *program);
+int observe_run(const char *cmd, char **argv);
+
+/* Reports added together, as text. EXIT_FAILED after a line for each file that is none. */
+int report_show(FILE *to, char *const *files, int n);
 
 /* "rlshim NAME: text" on stderr, as one line whatever the arguments hold. Returns EXIT_FAILED. */
 int fail(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));

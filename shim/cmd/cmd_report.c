@@ -113,6 +113,19 @@ static int read_run(char *const *files, int n, struct run *run)
     return status;
 }
 
+int report_show(FILE *to, char *const *files, int n)
+{
+    struct run run = {.seen = NULL};
+    int status;
+
+    opt.begun = time(NULL);
+    status = read_run(files, n, &run);
+    if (run.sum.processes != 0)
+        view_text(to, &run, NULL);
+    observed_free(run.seen);
+    return status;
+}
+
 static int take(int key, char *value, void *to)
 {
     (void)to;

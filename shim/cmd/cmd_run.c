@@ -97,6 +97,8 @@ int cmd_run(int argc, char **argv)
         return rc;
     warn(argv[i]);
     fflush(NULL);
+    if (strcmp(cmd, "observe") == 0 && !observe_has_place(argv[i]))
+        return observe_run(cmd, argv + i);
     execvp(argv[i], argv + i);
     rc = errno;
     fail(cmd, "%.300s cannot be started: %s", argv[i], strerror(rc));

@@ -25,11 +25,12 @@ static const struct {
      "  --library FILE    use this librlshim.so\n"
      "Warns on stderr if PROGRAM is one that rlshim cannot reach (static, set-uid, another\n"
      "architecture) or reaches only in part (Go), and starts it all the same.\n"},
-    {"observe", cmd_run, "start a program, change nothing, count what it does",
+    {"observe", cmd_run, "start a program, change nothing, show where it stalls and what helps",
      "rlshim observe [--set KEY=VALUE]... [--library FILE] [--] PROGRAM [ARGUMENT]...\n"
      "\n"
-     "As 'rlshim run' with mode = observe: every call goes straight to the kernel and is counted.\n"
-     "Use it with --set report=DIRECTORY to see what there is to gain.\n"},
+     "As 'rlshim run' with mode = observe: every call goes straight to the kernel and is timed.\n"
+     "When the program has ended, what its calls took, what would have helped and where slow ones\n"
+     "were made is shown on stderr; with --set report=DIRECTORY it is written there instead.\n"},
     {"check", cmd_check, "is the configuration right, can rlshim work here, and for PROGRAM",
      "rlshim check [PROGRAM]...\n"
      "\n"
