@@ -103,8 +103,8 @@ $(KEEPER_IMAGE): $(KEEPER_SRC) Makefile $(wildcard shim/*.h shim/*.def lockmgr/*
 	$(call say,CC,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(filter-out -MMD -MP,$(BASE)) $(WARNINGS) $(CPPFLAGS) -Os -ffreestanding -fno-pie -fno-stack-protector \
-	  -fno-asynchronous-unwind-tables -fcf-protection=none -ffunction-sections -fdata-sections \
-	  -nostdlib -static -no-pie -Wl,--gc-sections -Wl,--build-id=none -Wl,-z,noexecstack -s -o $@ $(KEEPER_SRC)
+	  -fno-asynchronous-unwind-tables -ffunction-sections -fdata-sections \
+	  -nostdlib -static -Wl,--gc-sections -Wl,--build-id=none -Wl,-z,noexecstack -s -o $@ $(KEEPER_SRC)
 
 $(O)/shim/keeper_start.o: $(KEEPER_IMAGE)
 $(O)/shim/keeper_start.o: BASE += -DKEEPER_IMAGE='"$(KEEPER_IMAGE)"'
@@ -208,6 +208,7 @@ bench: all programs
 
 mutants:
 	$(Q)BUILD=$(abspath $(BUILD)) SRC=$(CURDIR) tests/stress/mutants.sh
+	$(Q)BUILD=$(abspath $(BUILD)) SRC=$(CURDIR) tests/stress/keeper_mutants.sh
 
 asan ubsan tsan:
 	$(Q)$(MAKE) --no-print-directory VARIANT=$@ check-variant

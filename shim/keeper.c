@@ -139,6 +139,8 @@ int keeper_open_again(int fd)
     char digits[12];
     int n = 0;
 
+    if (KEEPER_MUTANT(3))
+        return (int)rl_raw(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 0);
     /* A lease of the program: our open would break it. */
     if (rl_raw(SYS_fcntl, fd, F_GETLEASE) != F_UNLCK)
         return -EWOULDBLOCK;
@@ -189,7 +191,8 @@ bool keeper_has(int slot)
 {
     uint32_t number = keeper.file[slot].keeper;
 
-    return number == 0 || (number == keeper.number && !ready(keeper.process.pidfd, 0));
+    return number == 0 || KEEPER_MUTANT(6) ||
+           (number == keeper.number && !ready(keeper.process.pidfd, 0));
 }
 
 void keeper_drop(int slot)
@@ -198,7 +201,7 @@ void keeper_drop(int slot)
 
     if (keeper.file[slot].keeper == 0)
         return;
-    if (keeper.file[slot].keeper == keeper.number)
+    if (keeper.file[slot].keeper == keeper.number && !KEEPER_MUTANT(1))
         ask(&m, sizeof m, -1);
     keeper_mark_remove(keeper.file[slot].mark);
     keeper.file[slot].keeper = 0;

@@ -13,6 +13,14 @@
 #define KEEPER_FILES      256 /* as WORKER_FILES */
 #define KEEPER_PATH_BYTES 9216
 
+/* tests/stress/keeper_mutants.sh builds these files with one step left out, and tests must notice.
+ */
+#ifdef KEEPER_MUTATE
+#define KEEPER_MUTANT(n) (KEEPER_MUTATE == (n))
+#else
+#define KEEPER_MUTANT(n) 0
+#endif
+
 /* What the process begins with. */
 #define KEEPER_FD_SOCKET 0
 #define KEEPER_FD_PIDFD  1

@@ -140,7 +140,7 @@ static long give_birth(struct birth *birth)
     pid = fork_sharing(CLONE_FILES | CLONE_PARENT_SETTID, &between);
     if (pid == 0)
         be_between(birth);
-    while (pid > 0 && (r = rl_raw(SYS_wait4, pid, NULL, __WALL, NULL)) != pid)
+    while (pid > 0 && !KEEPER_MUTANT(4) && (r = rl_raw(SYS_wait4, pid, NULL, __WALL, NULL)) != pid)
         if (r != -EINTR) {
             rl_store_32(&taken, (uint32_t)pid);
             break;
