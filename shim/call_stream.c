@@ -57,7 +57,9 @@ static FILE *stream_elided(const char *path, const char *mode, enum elide *elide
  * be tried twice. */
 static int stream_flags(const char *mode)
 {
-    return (mode[0] == 'w' || mode[0] == 'a') && strchr(mode, 'x') == NULL ? O_WRONLY | O_CREAT : 0;
+    if ((mode[0] != 'w' && mode[0] != 'a') || strchr(mode, 'x') != NULL)
+        return 0;
+    return O_WRONLY | O_CREAT | (mode[0] == 'w' ? O_TRUNC : 0);
 }
 
 /* Another file than was asked for, by a descriptor that changed under us, goes again. */

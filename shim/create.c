@@ -160,17 +160,22 @@ static enum found look(struct create_hold *hold, int dirfd)
     if (rl_raw(SYS_statx, fd, "", LOOK_FLAGS, LOOK_MASK, &sx) != 0 ||
         (sx.stx_mask & LOOK_MASK) != LOOK_MASK ||
         !policy_create_keeps(sx.stx_mode, sx.stx_uid, (uint32_t)rl_raw(SYS_geteuid)) ||
-        (m->fd = move_up(fd)) < 0) {
+        ((hold->flags & O_TRUNC) == 0 && (m->fd = move_up(fd)) < 0)) {
         close_ours(m);
         return FOUND_OTHER;
+    }
+    rl_store_32(&hold->place->missing, 0);
+    place_note(hold->tag, true);
+    if ((hold->flags & O_TRUNC) != 0) {
+        close_ours(m);
+        hold->cuts = true;
+        return FOUND_OWN;
     }
     hold->dev = (uint64_t)sx.stx_dev_major << 32 | sx.stx_dev_minor;
     hold->ino = sx.stx_ino;
     name_in_proc(hold->proc, m->fd);
     hold->path = hold->proc;
     hold->looked = true;
-    rl_store_32(&hold->place->missing, 0);
-    place_note(hold->tag, true);
     return FOUND_OWN;
 }
 
@@ -359,7 +364,7 @@ void create_look(struct create_hold *hold, int dirfd, const char *path, int flag
     hold->place = p;
     hold->before = (uint32_t)errno;
     hold->flags = flags;
-    hold->looked = hold->timed = hold->leads_new = false;
+    hold->looked = hold->cuts = hold->timed = hold->leads_new = false;
     help(hold, dirfd, bytes, setting);
 }
 
@@ -384,6 +389,13 @@ static void learn(struct create_hold *hold, int fd)
     rl_store_32(&p->missing, 0);
 }
 
+static void found(const struct create_hold *hold)
+{
+    stat_add(STAT_create_found, 1);
+    rl_store_32(&hold->place->doubted, 0);
+    place_mean(&hold->place->look_ns, rl_now_ns() - hold->begin_ns);
+}
+
 bool create_more(struct create_hold *hold, int fd)
 {
     if (hold->place == &sampled) {
@@ -393,7 +405,9 @@ bool create_more(struct create_hold *hold, int fd)
     }
     if (!hold->looked) {
         if (fd >= 0) {
-            if (hold->timed)
+            if (hold->cuts)
+                found(hold);
+            else if (hold->timed)
                 place_mean(&hold->place->plain_ns, rl_now_ns() - hold->begin_ns);
             else if (hold->mine != NULL && hold->mine->flight.slot != NULL && !hold->leads_new)
                 learn(hold, fd);
@@ -407,9 +421,7 @@ bool create_more(struct create_hold *hold, int fd)
         hold->mine->fd = -1;
         if (fd >= 0)
             rl_raw(SYS_close, fd);
-        stat_add(STAT_create_found, 1);
-        rl_store_32(&hold->place->doubted, 0);
-        place_mean(&hold->place->look_ns, rl_now_ns() - hold->begin_ns);
+        found(hold);
         return false;
     }
     if (fd < 0 && errno == EINTR)

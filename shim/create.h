@@ -14,9 +14,13 @@
  *
  * create_path is either the path as given, or, where a look (an O_PATH descriptor) found a regular
  * file of the caller's own user, that descriptor's name in /proc. The real call is the same in both
- * cases, with the same flags, so truncation happens in it, as often and when the kernel would. What
- * it opened is compared with what was looked at; if it is another file, or the call failed other
- * than by a signal, it is made again with the path as given, and that is the answer.
+ * cases, with the same flags. What it opened is compared with what was looked at; if it is another
+ * file, or the call failed other than by a signal, it is made again with the path as given, and
+ * that is the answer.
+ *
+ * With O_TRUNC the look only lets the kernel know the name, and the call has the path as given: a
+ * program that puts a file of its own on our number meanwhile (dup2 to a number it never got) would
+ * have that one truncated. So truncation is the kernel's own, as often and when it would be.
  *
  * An O_PATH descriptor never drops a lock, wakes a FIFO's reader, breaks a lease or moves a time.
  * Ours is O_CLOEXEC and lies 256 above the lowest free number, so that the real call gets the
@@ -47,6 +51,7 @@ struct create_hold {
     int flags;
     bool interrupted;      /* no call: the answer is EINTR, by the look */
     bool looked;           /* path is the descriptor's name */
+    bool cuts;             /* found, and to be truncated: by its own path */
     bool timed, leads_new; /* what the plain call tells */
     uint64_t dev, ino;     /* of what was found */
     char proc[40];
