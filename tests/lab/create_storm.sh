@@ -3,8 +3,9 @@
 #
 # O_CREAT storms on a FUSE server whose every look-up, open and creation takes 2 ms and whose
 # creations keep the directory to themselves: what each way costs, and what the server got to do.
-# The server's counts and the shim's must agree; times are only asserted with a wide margin. For
-# figures with intervals: PAIRS=12 tests/lab/create_storm.sh
+# The server's counts and the shim's must agree; of times, only a gain that is far
+# from the limit is asserted, since on a busy machine 32 processes or threads wait for it. With
+# figures, intervals and the other limits: PAIRS=12 tests/lab/create_storm.sh
 # timeout: 300
 
 # shellcheck disable=SC2317 # what `both` calls
@@ -19,6 +20,7 @@ BUILD=${BUILD:-$SRC/build}
 storm=$BUILD/tests/bench/create_storm
 pairs_tool=$BUILD/tests/bench/pairs
 pairs=${PAIRS:-3}
+measuring=${PAIRS:+1}
 names=20 workers=16
 run=0 bad=0
 
@@ -79,11 +81,12 @@ report() { # COUNTER WANTED WHAT
     [ "$got" = "$2" ] || fail "$3: $1 is $got, not $2"
 }
 
-# compare WHAT LIMIT < pairs: prints the ratio and its interval; fails above LIMIT.
+# compare WHAT LIMIT < pairs: prints the ratio and its interval; fails above LIMIT, if there is one.
 compare() {
     local out ratio
     out=$("$pairs_tool" </dev/stdin)
     printf '%-66s %s\n' "$1" "$out"
+    [ -n "$2" ] || return 0
     ratio=$(sed -n 's/.*B\/A *\([0-9.]*\).*/\1/p' <<<"$out")
     awk -v r="$ratio" -v l="$2" 'BEGIN { exit !(r > 0 && r <= l) }' || fail "$1: $ratio, more than $2"
 }
@@ -152,10 +155,10 @@ existing sync creat
 report create_found 0 "create = sync"
 
 echo "$workers workers, the same $names names, 2 ms a request; A, then B:"
-compare "existing names: read-only, O_CREAT with the shim" 1.4 <"$work/ro"
-compare "  a listing meanwhile" 2.5 <"$work/ro_list"
+compare "existing names: read-only, O_CREAT with the shim" "${measuring:+1.4}" <"$work/ro"
+compare "  a listing meanwhile" "${measuring:+2.5}" <"$work/ro_list"
 compare "existing names, O_CREAT: without the shim, with it" 0.7 <"$work/gain"
 compare "new names: without the shim, with it" 0.75 <"$work/new"
-compare "new names, each worker its own: without the shim, with it" 1.25 <"$work/own"
-compare "existing names, processes: read-only, O_CREAT with the shim" 1.4 <"$work/proc"
+compare "new names, each worker its own: without the shim, with it" "${measuring:+1.25}" <"$work/own"
+compare "existing names, processes: read-only, O_CREAT with the shim" "${measuring:+1.4}" <"$work/proc"
 exit "$bad"
