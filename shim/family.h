@@ -11,7 +11,9 @@
  * Descriptors that existed at a fork are another matter: there both sides end deferral and must
  * find evidence again (evidence.h).
  *
- * The page is never replaced or unmapped. A member that is gone is noticed by its pid.
+ * The page is never replaced or unmapped. A member that is gone is noticed by its pid, which means
+ * something within one pid namespace only: from another one it cannot be told, and is waited for
+ * longer.
  */
 #ifndef SHIM_FAMILY_H
 #define SHIM_FAMILY_H
@@ -22,6 +24,7 @@
 
 struct family_entry {
     uint64_t dev, ino;
+    uint64_t space; /* pid namespace of the owner */
     uint32_t pid;   /* 0 free */
     uint32_t asked; /* futex (shared): another member opened the file */
 };
@@ -49,6 +52,9 @@ void family_opened(int fd);
 /* Worker: enter and take out an inode of ours; false: no room, do not defer. */
 bool family_enter(uint64_t dev, uint64_t ino);
 void family_leave(uint64_t dev, uint64_t ino);
+
+/* In a forked child: it may be in a pid namespace of its own. */
+void family_forked(void);
 
 /* At the end of the process and before exec, when everything is off: takes out what the worker has
  * not got round to. */

@@ -370,6 +370,7 @@ void fork_child(void)
     file_forked();
     create_forked();
     inflight_forked();
+    family_forked();
     observe_forked();
     tune_forked();
     if (proc.arena != NULL) {

@@ -260,6 +260,80 @@ static void a_handler_on_a_stack_above_does_not_wait_for_itself(void)
     unlink(path);
 }
 
+/* --- a child in a pid namespace of its own, where its parent's pid is nobody's --- */
+
+struct apart {
+    const char *path;
+    int go[2], done[2];
+};
+
+static int writes_apart(void *arg)
+{
+    struct apart *apart = arg;
+    char c;
+    int fd;
+
+    if (read(apart->go[0], &c, 1) != 1 || (fd = open(apart->path, O_RDWR)) < 0)
+        _exit(1);
+    memset(block, 'W', BLOCK);
+    if (pwrite(fd, block, BLOCK, 2 * BLOCK) != BLOCK || write(apart->done[1], "d", 1) != 1)
+        _exit(2);
+    _exit(0);
+}
+
+/* Stops the parent for a while, in which the child goes. */
+static void stops(int wait, int go)
+{
+    pid_t parent = getppid();
+    char c;
+
+    if (read(wait, &c, 1) == 1 && kill(parent, SIGSTOP) == 0) {
+        nap(20);
+        if (write(go, "g", 1) != 1)
+            nap(0);
+        nap(300);
+        kill(parent, SIGCONT);
+    }
+    _exit(0);
+}
+
+static void a_child_in_a_pid_namespace_waits_for_its_parent(void)
+{
+    static char stack[64 * 1024] __attribute__((aligned(64)));
+    char path[200], c;
+    struct apart apart = {.path = path};
+    int wait[2], status = -1, fd = made("apart", path);
+    pid_t child, helper;
+
+    close(fd); /* no child may have it, or nothing is deferred */
+    if (pipe(apart.go) != 0 || pipe(apart.done) != 0 || pipe(wait) != 0)
+        not_ok("no pipe: %s", strerror(errno));
+    child = clone(writes_apart, stack + sizeof stack, CLONE_NEWPID | SIGCHLD, &apart);
+    if (child < 0) {
+        printf("left out: no pid namespace\n");
+        return;
+    }
+    if ((helper = fork()) == 0)
+        stops(wait[0], apart.go[1]);
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    defers(fd);
+    fallocate(fd, PUNCH, 2 * BLOCK, BLOCK);
+    if (write(wait[1], "w", 1) != 1 || read(apart.done[0], &c, 1) != 1)
+        not_ok("the child did not answer");
+    fsync(fd);
+    if (byte_at(fd, 2 * BLOCK) != 'W')
+        not_ok("what a child in another pid namespace wrote was punched away");
+    if (waitpid(child, &status, 0) != child || status != 0 || waitpid(helper, NULL, 0) != helper)
+        not_ok("the child ended with %x", status);
+    for (int i = 0; i < 2; i++) {
+        close(apart.go[i]);
+        close(apart.done[i]);
+        close(wait[i]);
+    }
+    close(fd);
+    unlink(path);
+}
+
 /* --- a descriptor's number beyond a million --- */
 
 static void a_high_number_is_a_descriptor_too(void)
@@ -342,6 +416,7 @@ int main(int argc, char **argv)
     for (int how = BY_DUP; how <= BY_CLONE; how++)
         a_stream_stays_one_whatever_a_child_of_vfork_does((enum replace)how);
     a_handler_on_a_stack_above_does_not_wait_for_itself();
+    a_child_in_a_pid_namespace_waits_for_its_parent();
     a_high_number_is_a_descriptor_too();
     printf("deferred %lu\n", (unsigned long)rl_counter("punch_deferred"));
     beside_a_bare_thread_nothing_is_deferred(); /* the last: nothing is deferred ever after */
