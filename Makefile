@@ -20,6 +20,7 @@ BINDIR  ?= $(PREFIX)/bin
 INCDIR  ?= $(PREFIX)/include
 MANDIR  ?= $(PREFIX)/share/man
 DOCDIR  ?= $(PREFIX)/share/doc/rlshim
+COMPDIR ?= $(PREFIX)/share/bash-completion/completions
 INSTALL ?= install
 OBJCOPY ?= objcopy
 PKG_CONFIG ?= pkg-config
@@ -248,7 +249,7 @@ lint:
 	  --suppress=syntaxError:shim/call_read.c --suppress=syntaxError:shim/call_write.c -D__x86_64__ -D__SIZEOF_LONG__=8 -D_GNU_SOURCE lockmgr shim
 	$(Q)clang-tidy --quiet --warnings-as-errors='*' -checks='-*,bugprone-*,-bugprone-easily-swappable-parameters,-bugprone-reserved-identifier,-bugprone-macro-parentheses' \
 	  $(wildcard lockmgr/*.c) -- -std=gnu11 -D_GNU_SOURCE
-	$(Q)shellcheck -x $(wildcard tests/run tests/*/*.sh tests/*/*.bash tests/bench/bench examples/*.sh .ci/run)
+	$(Q)shellcheck -x $(wildcard tests/run tests/*/*.sh tests/*/*.bash tests/bench/bench examples/*.sh .ci/run) docs/rlshim.bash
 
 HEADERS := $(wildcard include/rlshim/*.h)
 LOCK_HEADERS := rawcall.h sync.h brief_lock.h ranges.h range_table.h leftover.h single_flight.h gate.h inode_table.h name_table.h
@@ -260,23 +261,25 @@ $(BUILD)/rangelock.pc: Makefile
 
 install: all $(BUILD)/rangelock.pc
 	$(Q)$(INSTALL) -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(BINDIR) $(DESTDIR)$(INCDIR)/rlshim \
-	  $(DESTDIR)$(MANDIR)/man1 $(DESTDIR)$(MANDIR)/man3 $(DESTDIR)$(MANDIR)/man5 $(DESTDIR)$(DOCDIR)
+	  $(DESTDIR)$(MANDIR)/man1 $(DESTDIR)$(MANDIR)/man3 $(DESTDIR)$(MANDIR)/man5 $(DESTDIR)$(MANDIR)/man7 $(DESTDIR)$(DOCDIR) \
+	  $(DESTDIR)$(COMPDIR)
 	$(Q)$(INSTALL) -m 755 $(LIB) $(DESTDIR)$(LIBDIR)/
 	$(Q)$(INSTALL) -m 644 $(RL) $(DESTDIR)$(LIBDIR)/
 	$(Q)$(INSTALL) -m 644 $(BUILD)/rangelock.pc $(DESTDIR)$(LIBDIR)/pkgconfig/
 	$(Q)$(INSTALL) -m 755 $(CMD) $(DESTDIR)$(BINDIR)/
 	$(Q)$(INSTALL) -m 644 $(HEADERS) $(LOCK_HEADERS:%=lockmgr/%) $(DESTDIR)$(INCDIR)/rlshim/
-	$(Q)for s in 1 3 5; do $(INSTALL) -m 644 docs/*.$$s $(DESTDIR)$(MANDIR)/man$$s/; done
+	$(Q)for s in 1 3 5 7; do $(INSTALL) -m 644 docs/*.$$s $(DESTDIR)$(MANDIR)/man$$s/; done
 	$(Q)$(INSTALL) -m 644 rlshim.conf.example README.md LICENSE $(DESTDIR)$(DOCDIR)/
+	$(Q)$(INSTALL) -m 644 docs/rlshim.bash $(DESTDIR)$(COMPDIR)/rlshim
 
 uninstall:
 	$(Q)rm -f $(DESTDIR)$(LIBDIR)/librlshim.so $(DESTDIR)$(LIBDIR)/librangelock.a \
 	  $(DESTDIR)$(LIBDIR)/pkgconfig/rangelock.pc $(DESTDIR)$(BINDIR)/rlshim \
-	  $(foreach s,1 3 5,$(patsubst docs/%,$(DESTDIR)$(MANDIR)/man$(s)/%,$(wildcard docs/*.$(s)))) \
+	  $(foreach s,1 3 5 7,$(patsubst docs/%,$(DESTDIR)$(MANDIR)/man$(s)/%,$(wildcard docs/*.$(s)))) \
 	  $(addprefix $(DESTDIR)$(INCDIR)/rlshim/,$(notdir $(HEADERS)) $(LOCK_HEADERS)) \
-	  $(addprefix $(DESTDIR)$(DOCDIR)/,rlshim.conf.example README.md LICENSE)
+	  $(addprefix $(DESTDIR)$(DOCDIR)/,rlshim.conf.example README.md LICENSE) $(DESTDIR)$(COMPDIR)/rlshim
 	$(Q)rmdir -p --ignore-fail-on-non-empty $(DESTDIR)$(INCDIR)/rlshim $(DESTDIR)$(DOCDIR) \
-	  $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(MANDIR)/man1 $(DESTDIR)$(MANDIR)/man3 $(DESTDIR)$(MANDIR)/man5 $(DESTDIR)$(BINDIR) 2>/dev/null || true
+	  $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(MANDIR)/man1 $(DESTDIR)$(MANDIR)/man3 $(DESTDIR)$(MANDIR)/man5 $(DESTDIR)$(MANDIR)/man7 $(DESTDIR)$(COMPDIR) $(DESTDIR)$(BINDIR) 2>/dev/null || true
 
 clean:
 	$(Q)rm -rf build

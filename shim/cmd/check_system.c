@@ -7,9 +7,12 @@
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <linux/magic.h>
+#include <mntent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
@@ -17,6 +20,7 @@
 #include <unistd.h>
 
 #include "cmd.h"
+#include "fs_name.h"
 
 #ifndef SYS_pidfd_getfd
 #define SYS_pidfd_getfd 438
@@ -115,33 +119,63 @@ static int try_punch(void)
     return worked;
 }
 
+/* share = lease: the kernel gives a write lease, and tells of it. */
+static void check_lease(void)
+{
+    int fd = open(".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+
+    if (fd < 0)
+        return;
+    if (fcntl(fd, F_SETLEASE, F_WRLCK) != 0)
+        say(NOTE, "no file leases here (%s)", strerror(errno));
+    else
+        say(fcntl(fd, F_GETLEASE) == F_WRLCK ? GOOD : NOTE, "file leases %s here",
+            fcntl(fd, F_GETLEASE) == F_WRLCK ? "work" : "are given, but mean nothing");
+    close(fd);
+}
+
+/* Rings are charged to it before 5.12. */
+static void check_memlock(void)
+{
+    struct rlimit limit;
+    struct utsname names;
+    int major = 0, minor = 0;
+
+    uname(&names);
+    sscanf(names.release, "%d.%d", &major, &minor);
+    if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur < (64u << 10) &&
+        (major < 5 || (major == 5 && minor < 12)))
+        say(NOTE, "memory locking is limited to %llu bytes: no io_uring on this kernel",
+            (unsigned long long)limit.rlim_cur);
+}
+
+static void check_seccomp(void)
+{
+    int mode = prctl(PR_GET_SECCOMP);
+
+    if (mode > 0)
+        say(NOTE,
+            "system calls are filtered here (seccomp mode %d): what was tried above is what "
+            "programs may do that are started from here",
+            mode);
+}
+
 static void check_here(void)
 {
-    static const struct {
-        long magic;
-        const char *name;
-    } known[] = {
-        {EXT4_SUPER_MAGIC, "ext4 (or ext2, ext3)"},
-        {XFS_SUPER_MAGIC, "XFS"},
-        {BTRFS_SUPER_MAGIC, "btrfs"},
-        {TMPFS_MAGIC, "tmpfs"},
-    };
     struct statfs fs;
-    const char *name = NULL;
+    const char *name;
     int punch;
 
     if (statfs(".", &fs) != 0) {
         say(NOTE, "the file system of the current directory: %s", strerror(errno));
         return;
     }
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if ((long)fs.f_type == known[i].magic)
-            name = known[i].name;
-    if (name == NULL) {
+    name = fs_name((long)fs.f_type);
+    if (!fs_deferred((long)fs.f_type)) {
         say(NOTE,
-            "the current directory is on a file system (type 0x%lx) where nothing is deferred; "
+            "the current directory is on %s (type 0x%lx), a file system where nothing is deferred; "
             "ext4, XFS, btrfs and tmpfs are known",
-            (unsigned long)fs.f_type);
+            name != NULL ? name : "something", (unsigned long)fs.f_type);
         return;
     }
     punch = try_punch();
@@ -149,6 +183,63 @@ static void check_here(void)
         punch == 1   ? ", which punches holes"
         : punch == 0 ? ", but holes cannot be punched there"
                      : " (not tried: no file can be made there)");
+}
+
+/* --- every file system --- */
+
+static const char *what_is_on(const struct statfs *fs)
+{
+    long type = (long)fs->f_type;
+
+    if (fs_deferred(type) && type == TMPFS_MAGIC)
+        return "evict, punch; no disk to wait for";
+    if (type == EXT4_SUPER_MAGIC)
+        return "gate, split, preextend, punch, evict, truncate, fsync";
+    if (fs_deferred(type))
+        return "gate, split, punch, evict, truncate, fsync";
+    if (fs_remote(type))
+        return cfg_rows[CFG_ROW_create].later ? "fsync" : "create, fsync";
+    return "fsync; nothing else was tested there";
+}
+
+void check_mounts(void)
+{
+    FILE *f = setmntent("/proc/self/mounts", "re");
+    dev_t seen[256];
+    int nseen = 0;
+    struct mntent *m;
+
+    puts("file systems, and what can be on there");
+    while (f != NULL && (m = getmntent(f)) != NULL) {
+        struct statfs fs;
+        struct stat st;
+        int i = 0;
+
+        /* A network server that is gone would hang whoever asks it: the name has to do. */
+        if (strncmp(m->mnt_type, "nfs", 3) == 0 || strncmp(m->mnt_fsname, "//", 2) == 0 ||
+            strcmp(m->mnt_type, "lustre") == 0 || strcmp(m->mnt_type, "ceph") == 0) {
+            say(NOTE, "%s (%s): %s", m->mnt_dir, m->mnt_type,
+                cfg_rows[CFG_ROW_create].later ? "fsync" : "create, fsync");
+            continue;
+        }
+        /* Those that hold no files of users are left out. */
+        if ((m->mnt_fsname[0] != '/' && strcmp(m->mnt_type, "tmpfs") != 0 &&
+             strcmp(m->mnt_type, "overlay") != 0 && strncmp(m->mnt_type, "fuse.", 5) != 0) ||
+            strcmp(m->mnt_type, "squashfs") == 0 || hasmntopt(m, MNTOPT_RO) != NULL ||
+            stat(m->mnt_dir, &st) != 0 || !S_ISDIR(st.st_mode) || statfs(m->mnt_dir, &fs) != 0)
+            continue;
+        while (i < nseen && seen[i] != st.st_dev)
+            i++;
+        if (i < nseen || nseen == 256)
+            continue;
+        seen[nseen++] = st.st_dev;
+        say(fs_deferred((long)fs.f_type) ? GOOD : NOTE, "%s (%s): %s", m->mnt_dir, m->mnt_type,
+            what_is_on(&fs));
+    }
+    if (f != NULL)
+        endmntent(f);
+    if (nseen == 0)
+        puts("        none was found");
 }
 
 static void check_library(void)
@@ -175,4 +266,7 @@ void check_system(void)
     check_worker();
     check_census();
     check_here();
+    check_lease();
+    check_memlock();
+    check_seccomp();
 }

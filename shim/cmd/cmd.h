@@ -70,6 +70,7 @@ int setting_row(const char *name, size_t len);
 
 /* Prints what the system offers: part of `rlshim check`, nothing of it stops a program. */
 void check_system(void);
+void check_mounts(void); /* one line for each file system: what would be on there */
 
 /* One line of a check: "  ok      text", and so on. */
 enum verdict { GOOD, NOTE, BAD };

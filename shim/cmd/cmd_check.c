@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* cmd_check: rlshim check: configuration and programs; the system is check_system.c's. */
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "../text.h"
+#include "args.h"
 #include "cmd.h"
 #include "program.h"
 
@@ -163,19 +166,86 @@ static bool check_program(const char *name)
             "its code may hold %llu system call instruction%s of its own (a hint: data can look "
             "like one); file calls made there are not seen",
             (unsigned long long)r.facts.syscalls, r.facts.syscalls == 1 ? "" : "s");
+    if (r.facts.library_syscalls != 0)
+        say(NOTE, "libraries that it needs may hold %llu more, most of them in %s (the same hint)",
+            (unsigned long long)r.facts.library_syscalls, r.facts.library);
     return true;
+}
+
+/* What holds for a program and a file, where it is not what holds for every program. */
+static void print_path_settings(const char *app, const char *path)
+{
+    static struct settings all, here;
+    const struct config *c = &load_config(environ)->config;
+    char *real = realpath(path, NULL), absolute[PATH_MAX + 4096 + 2], cwd[4096];
+    const char *slash = app != NULL ? strrchr(app, '/') : NULL;
+    bool any = false;
+
+    if (real == NULL && path[0] != '/' && getcwd(cwd, sizeof cwd) != NULL)
+        snprintf(absolute, sizeof absolute, "%s/%s", cwd, path);
+    else
+        snprintf(absolute, sizeof absolute, "%s", real != NULL ? real : path);
+    free(real);
+    cfg_settings(c, NULL, NULL, &all);
+    cfg_settings(c, app, absolute, &here);
+    say(GOOD, "for %s%s%s:", absolute, app != NULL ? " in " : "",
+        app == NULL     ? ""
+        : slash != NULL ? slash + 1
+                        : app);
+    for (int i = 0; i < CFG_ROWS; i++) {
+        char value[CFG_PATH_BYTES + 16], usual[CFG_PATH_BYTES + 16];
+
+        cfg_format(&cfg_rows[i], &here, value, sizeof value);
+        cfg_format(&cfg_rows[i], &all, usual, sizeof usual);
+        if (strcmp(value, usual) == 0)
+            continue;
+        printf("    * %-15s = %s\n", cfg_rows[i].key, value);
+        any = true;
+    }
+    if (!any)
+        puts("      the settings above");
+}
+
+static struct {
+    char **path, **app;
+    int paths, apps;
+} opt;
+
+static int take(int key, char *value, void *to)
+{
+    (void)to;
+    if (key == 'p')
+        opt.path[opt.paths++] = value;
+    else
+        opt.app[opt.apps++] = value;
+    return 0;
 }
 
 int cmd_check(int argc, char **argv)
 {
-    int first = argc > 1 && strcmp(argv[1], "--") == 0 ? 2 : 1;
+    static const struct argp_option options[] = {
+        {.name = "path", .key = 'p', .arg = "FILE"},
+        {0},
+    };
     bool fine;
+    int status;
 
-    if (first == 1 && argc > 1 && argv[1][0] == '-')
-        return misuse(argv[0], "there is no option '%.80s'", argv[1]);
-    fine = check_config(argc - first, argv + first);
+    opt.path = calloc((size_t)argc + 1, sizeof *opt.path);
+    opt.app = calloc((size_t)argc + 1, sizeof *opt.app);
+    if (opt.path == NULL || opt.app == NULL)
+        return fail(argv[0], "no memory");
+    status = args_parse(argc, argv, options, false, take, NULL);
+    if (status >= 0)
+        return status;
+    fine = check_config(opt.apps, opt.app);
+    for (int i = 0; fine && i < opt.paths; i++)
+        for (int k = 0; k < (opt.apps != 0 ? opt.apps : 1); k++)
+            print_path_settings(opt.apps != 0 ? opt.app[k] : NULL, opt.path[i]);
     check_system();
-    for (int i = first; i < argc; i++)
-        fine = check_program(argv[i]) && fine;
+    check_mounts();
+    for (int i = 0; i < opt.apps; i++)
+        fine = check_program(opt.app[i]) && fine;
+    free(opt.path);
+    free(opt.app);
     return fine ? EXIT_WORKED : EXIT_FAILED;
 }

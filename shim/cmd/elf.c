@@ -202,6 +202,39 @@ static const Elf64_Ehdr *header(const struct image *f)
                : NULL;
 }
 
+/* What makes system calls for a living, and what the library stands in front of. */
+static bool is_c_library(const char *name)
+{
+    static const char *const known[] = {"libc.so",       "libpthread.so", "libdl.so",   "librt.so",
+                                        "ld-linux",      "libm.so",       "librlshim.", "libanl.so",
+                                        "libresolv.so.", "libnsl.so"};
+
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strncmp(name, known[i], strlen(known[i])) == 0)
+            return true;
+    return false;
+}
+
+static void count_in_library(struct walk *w, const char *path, const struct image *f,
+                             const Elf64_Ehdr *e)
+{
+    const char *slash = strrchr(path, '/');
+    const char *name = slash != NULL ? slash + 1 : path;
+    const Elf64_Phdr *p;
+    uint64_t n = 0;
+
+    if (is_c_library(name))
+        return;
+    for (unsigned i = 0; (p = phdr(f, e, i)) != NULL; i++)
+        if (p->p_type == PT_LOAD && (p->p_flags & PF_X) != 0)
+            n += count_syscalls(f, p);
+    w->facts->library_syscalls += n;
+    if (n > w->facts->most) {
+        w->facts->most = n;
+        snprintf(w->facts->library, sizeof w->facts->library, "%s", name);
+    }
+}
+
 static bool walk_file(struct walk *w, const char *path)
 {
     struct image f;
@@ -211,6 +244,8 @@ static bool walk_file(struct walk *w, const char *path)
     if (map(path, &f) != 0)
         return false;
     e = header(&f);
+    if (e != NULL)
+        count_in_library(w, path, &f, e);
     if (e != NULL)
         for (unsigned i = 0; (p = phdr(&f, e, i)) != NULL; i++)
             if (p->p_type == PT_DYNAMIC)

@@ -30,8 +30,11 @@ struct elf_facts {
     bool go;         /* has a Go build id */
     bool uses_uring; /* needs liburing, itself or through its libraries */
     bool uses_aio;   /* needs libaio */
-    uint64_t
-        syscalls; /* system call instructions in its own code: a hint, data may look like one */
+    /* System call instructions in its own code, and in that of libraries that are not the C
+     * library's: a hint, data may look like one. */
+    uint64_t syscalls, library_syscalls;
+    char library[64]; /* the one with the most of them */
+    uint64_t most;
 };
 
 /* deep: follow the libraries it needs, count system call instructions. */

@@ -32,10 +32,12 @@ static const struct {
      "When the program has ended, what its calls took, what would have helped and where slow ones\n"
      "were made is shown on stderr; with --set report=DIRECTORY it is written there instead.\n"},
     {"check", cmd_check, "is the configuration right, can rlshim work here, and for PROGRAM",
-     "rlshim check [PROGRAM]...\n"
+     "rlshim check [--path FILE]... [PROGRAM]...\n"
      "\n"
      "Prints the configuration in force, what the kernel and the file system of the current\n"
-     "directory offer, and for each PROGRAM whether rlshim can reach it.\n"
+     "directory offer (tried, not looked up), what can be on for each mounted file system, and\n"
+     "for each PROGRAM whether rlshim can reach it and what it does past it.\n"
+     "  --path FILE   the settings that hold for this file (in PROGRAM)\n"
      "Exit status: 0 nothing is in the way, 1 something is.\n"},
     {"stat", cmd_stat, "live counters of running programs, also for Prometheus",
      "rlshim stat [--dir DIRECTORY] PID [INTERVAL [COUNT]]\n"
@@ -101,8 +103,8 @@ static void print_overview(FILE *to)
     for (int i = 0; i < COMMANDS; i++)
         fprintf(to, "  %-8s %s\n", commands[i].name, commands[i].line);
     fputs("  help     this text; 'rlshim help COMMAND' for one command\n"
-          "\nrlshim --version prints the version. The settings are explained in "
-          "rlshim.conf.example.\n",
+          "\nrlshim --version prints the version. Settings: man rlshim.conf.\n"
+          "Exit status: 0 it worked, 1 not (one line says why), 2 wrong arguments.\n",
           to);
 }
 

@@ -69,7 +69,7 @@ complains 2 "no setting 'colour'" "$rlshim" run --set colour=red true
 complains 2 "'banana' is not a value" "$rlshim" run --set punch=banana true
 complains 2 "librlshim.so" "$rlshim" run --library
 complains 1 "/nonexistent" "$rlshim" run --library /nonexistent true
-complains 2 "no option" "$rlshim" check --all
+complains 2 "not an option" "$rlshim" check --all
 complains 2 "a PID, or --all" "$rlshim" stat
 complains 2 "not a process number" "$rlshim" stat 12x
 complains 2 "not a process number" "$rlshim" stat 99999999999999999999
@@ -93,6 +93,20 @@ if [ -w /dev/full ]; then
     same "help on a full disk" 1 $?
     holds "help on a full disk" "$(cat err)" "could not be written"
 fi
+
+lines=$("$rlshim" --help | awk 'length > 80 { exit 1 } END { print NR }') || not_ok "--help is too wide"
+[ "$lines" -le 24 ] || not_ok "--help is $lines lines long"
+
+# --- completion ---------------------------------------------------------------------------------
+
+complete_words() { # complete_words WORD...: what bash would offer for the last of them
+    bash -c '. "$1"; shift; compopt() { :; }; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _rlshim
+        printf "%s\n" "${COMPREPLY[@]}"' - "$SRC/docs/rlshim.bash" "$@"
+}
+same "completion of a command" reload "$(complete_words rlshim rel)"
+same "completion of an option" "--html" "$(complete_words rlshim report --h | grep html)"
+same "completion of a setting" "punch_delay=" \
+    "$(PATH=$BUILD:$PATH complete_words rlshim run --set punch_d)"
 
 # --- run, observe -----------------------------------------------------------------------------
 
@@ -193,6 +207,10 @@ holds "check" "$(cat out)" "Linux $(uname -r)"
 printf '[default]\npunch = sync\n[app ca?]\npunch_delay = 3ms\n[path /d/*]\nsplit = 1M\n' >ok.conf
 RLSHIM_CONF=ok.conf "$rlshim" check cat >out
 same "check with a file" 0 $?
+holds "check of a path" "$(RLSHIM_CONF=ok.conf "$rlshim" check --path /d/x cat)" "for /d/x in cat:
+    * punch_delay     = 3ms
+    * split           = 1M"
+holds "check of file systems" "$(cat out)" "file systems, and what can be on there"
 holds "check with a file" "$(cat out)" "* punch           = sync"
 holds "check with a file" "$(cat out)" "* punch_delay     = 3ms"
 holds "check with a file" "$(cat out)" "/d/*: split = 1M"
