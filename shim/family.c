@@ -28,9 +28,9 @@ static uint64_t space(void)
     struct stat st;
 
     if (rl_load_64(&own_space) == 0)
-        rl_store_64(&own_space,
-                    rl_raw(SYS_newfstatat, AT_FDCWD, "/proc/self/ns/pid", &st, 0) == 0 ? st.st_ino
-                                                                                       : 1);
+        rl_store_64(&own_space, rl_raw(SYS_newfstatat, AT_FDCWD, "/proc/self/ns/pid", &st, 0) == 0
+                                    ? st.st_ino
+                                    : 1);
     return rl_load_64(&own_space);
 }
 
