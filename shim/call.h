@@ -58,10 +58,12 @@ static inline void call_seen(enum stat_id id)
 /* For reads and writes: nothing is queued anywhere, the real call can be made as it is. It may have
  * to be counted, which is done on this way too and in one instruction (stat_add is four), so that
  * with `report` on a read is still under 30 instructions longer than without us. */
-static inline bool call_direct(uint64_t word)
+static inline bool call_direct(uint64_t word, uint32_t harmless)
 {
-    return likely(((uint32_t)word & ~WORD_COUNT) == 0);
+    return likely(((uint32_t)word & ~(WORD_COUNT | harmless)) == 0);
 }
+#define CALL_HARMLESS_read  WORD_WINDOW
+#define CALL_HARMLESS_write 0
 static inline void call_counted(uint64_t word, enum stat_id id)
 {
     if (unlikely((word & WORD_COUNT) != 0))

@@ -10,6 +10,7 @@
 #include "call.h"
 #include "create.h"
 #include "policy_truncate.h"
+#include "window.h"
 
 /* fileno, which is allowed to set errno. */
 static int stream_fd(FILE *stream)
@@ -219,6 +220,95 @@ int closedir(DIR *dir)
     return real.closedir(dir);
 }
 
+/* What goes into a stream, for writeback_window: libc writes it out by calls that pass us by, so the
+ * calls that fill the buffer tell how much there is, and the kernel how far the file has come
+ * (window.c asks for its position). What putc puts in shows at the next of these. */
+static inline void stream_took(FILE *stream, size_t n)
+{
+    if (window_wanted(state_word()) && n > 0) {
+        int fd = stream_fd(stream);
+
+        if (fd >= 0)
+            window_wrote(fd, -1, n);
+    }
+}
+
+#define FWRITES(name)                                                                              \
+    size_t name(const void *from, size_t size, size_t n, FILE *stream)                             \
+    {                                                                                              \
+        call_enter();                                                                              \
+        n = real.name(from, size, n, stream);                                                      \
+        stream_took(stream, size * n);                                                             \
+        return n;                                                                                  \
+    }
+FWRITES(fwrite)
+FWRITES(fwrite_unlocked)
+FWRITES(_IO_fwrite)
+
+#define FPUTSES(name)                                                                              \
+    int name(const char *text, FILE *stream)                                                       \
+    {                                                                                              \
+        int r;                                                                                     \
+                                                                                                   \
+        call_enter();                                                                              \
+        r = real.name(text, stream);                                                               \
+        if (r >= 0 && window_wanted(state_word()))                                                 \
+            stream_took(stream, strlen(text));                                                     \
+        return r;                                                                                  \
+    }
+FPUTSES(fputs)
+FPUTSES(fputs_unlocked)
+FPUTSES(_IO_fputs)
+
+#define VFPRINTFS(name)                                                                            \
+    int name(FILE *stream, const char *format, va_list args)                                       \
+    {                                                                                              \
+        int n;                                                                                     \
+                                                                                                   \
+        call_enter();                                                                              \
+        n = real.name(stream, format, args);                                                       \
+        stream_took(stream, n > 0 ? (size_t)n : 0);                                                \
+        return n;                                                                                  \
+    }
+VFPRINTFS(vfprintf)
+VFPRINTFS(_IO_vfprintf)
+
+int __vfprintf_chk(FILE *stream, int flag, const char *format, va_list args)
+{
+    int n;
+
+    call_enter();
+    n = real.__vfprintf_chk(stream, flag, format, args);
+    stream_took(stream, n > 0 ? (size_t)n : 0);
+    return n;
+}
+
+/* As below. */
+#define FPRINTFS(name)                                                                             \
+    int name(FILE *stream, const char *format, ...)                                                \
+    {                                                                                              \
+        va_list args;                                                                              \
+        int n;                                                                                     \
+                                                                                                   \
+        va_start(args, format);                                                                    \
+        n = vfprintf(stream, format, args);                                                        \
+        va_end(args);                                                                              \
+        return n;                                                                                  \
+    }
+FPRINTFS(fprintf)
+FPRINTFS(_IO_fprintf)
+
+int __fprintf_chk(FILE *stream, int flag, const char *format, ...)
+{
+    va_list args;
+    int n;
+
+    va_start(args, format);
+    n = __vfprintf_chk(stream, flag, format, args);
+    va_end(args);
+    return n;
+}
+
 /* printf to a descriptor: written at the file position by libc itself, so the queue has to be empty
  * before, and nothing may be queued meanwhile. */
 #define DPRINTFS(call)                                                                             \
@@ -226,7 +316,14 @@ int closedir(DIR *dir)
     struct announcement mine __attribute__((cleanup(execute_beside_ends))) = {.fs = NULL};         \
                                                                                                    \
     WHEN_BUSY(execute_beside_begins(fd, WHY_position, &mine));                                     \
-    return call
+    return descriptor_took(fd, call)
+
+static inline int descriptor_took(int fd, int n)
+{
+    if (window_wanted(state_word()) && n > 0)
+        window_wrote(fd, -1, (size_t)n);
+    return n;
+}
 
 int vdprintf(int fd, const char *format, va_list args)
 {

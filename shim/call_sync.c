@@ -5,19 +5,42 @@
  */
 #include "call.h"
 #include "flush.h"
+#include "window.h"
 
 #define SYNCS(name, act, params, result)                                                           \
     int name params                                                                                \
     {                                                                                              \
+        struct window_sync window = {.fs = NULL};                                                  \
+        int r;                                                                                     \
         TIMED_FD(act, fd);                                                                         \
+                                                                                                   \
         call_seen(STAT_calls_sync);                                                                \
         SETTLE_FD(fd, WHY_fsync);                                                                  \
-        return result;                                                                             \
+        if (window_wanted(state_word()))                                                           \
+            window_syncs(fd, &window);                                                             \
+        r = result;                                                                                \
+        return unlikely(window.fs != NULL) ? window_synced(fd, &window, r) : r;                    \
     }
 SYNCS(fsync, ACT_fsync, (int fd), flush_file(fd, FLUSH_ALL))
 SYNCS(fdatasync, ACT_fdatasync, (int fd), flush_file(fd, FLUSH_DATA))
-SYNCS(sync_file_range, ACT_sync_range, (int fd, off_t off, off_t n, unsigned flags),
-      real.sync_file_range(fd, off, n, flags))
+
+/* A part of a file: what is dirty elsewhere stays so. Its waiting flags tell errors as fsync does.
+ */
+int sync_file_range(int fd, off_t off, off_t n, unsigned flags)
+{
+    struct window_sync window = {.fs = NULL};
+    int r;
+    TIMED_FD(ACT_sync_range, fd);
+
+    call_seen(STAT_calls_sync);
+    SETTLE_FD(fd, WHY_fsync);
+    if (window_wanted(state_word()) &&
+        (flags & (SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WAIT_AFTER)) != 0)
+        window_syncs(fd, &window);
+    r = real.sync_file_range(fd, off, n, flags);
+    window.bytes = 0;
+    return unlikely(window.fs != NULL) ? window_synced(fd, &window, r) : r;
+}
 
 /* More than one file: whatever there is. Not shared: an error of the file system is kept for every
  * open file description, and syncfs itself is the only call that tells it. */

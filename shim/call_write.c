@@ -8,15 +8,24 @@
  * that has no O_DIRECT descriptor.
  */
 #include "call_io.h"
+#include "window.h"
 
 static inline ssize_t write_now(const struct io *io)
 {
     uint64_t word = state_word();
+    ssize_t n;
 
     if ((word & (WORD_FILES | WORD_HELD)) != 0 ||
         (io_bytes(io->iov, io->count) >= GATE_MIN_BYTES && state_works()))
-        return execute_write(io);
-    return io->issue(io, io->iov, io->count, io->off);
+        n = execute_write(io);
+    else
+        n = io->issue(io, io->iov, io->count, io->off);
+    if (window_wanted(word) && n > 0) {
+        inflight_land(io->leg); /* the write is over, whatever comes now */
+        window_wrote(io->fd, io->positional && (io->flags & RWF_APPEND) == 0 ? io->off : -1,
+                     (size_t)n);
+    }
+    return n;
 }
 
 static __attribute__((noinline)) ssize_t write_timed_big(const struct io *io)

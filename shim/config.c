@@ -420,6 +420,23 @@ bool cfg_has_paths(const struct config *c)
     return c->has_paths;
 }
 
+bool cfg_any_path_sets(const struct config *c, int row)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < c->nsections; i++) {
+        const struct cfg_section *s = &c->sections[i];
+        for (size_t k = s->first; k < (size_t)s->first + s->count; k++) {
+            if (c->assigns[k].row != row)
+                continue;
+            if (s->kind == CFG_IN_ENV)
+                return false;
+            any |= s->kind == CFG_IN_PATH && c->assigns[k].value.number != 0;
+        }
+    }
+    return any;
+}
+
 bool cfg_path_matches(const struct config *c, const char *path)
 {
     for (size_t i = 0; c->has_paths && i < c->nsections; i++)

@@ -209,6 +209,10 @@ bool cfg_has_paths(const struct config *c);
 bool cfg_vouches(const struct config *c);
 bool cfg_path_matches(const struct config *c, const char *path);
 
+/* Does a [path …] section that counts (no variable overrules it) set `row`, a number, to other than
+ * 0? */
+bool cfg_any_path_sets(const struct config *c, int row);
+
 /*
  * "rlshim: FILE:LINE: KEY: reason; what to do. The program runs without rlshim." One line without
  * its newline, control and broken UTF-8 bytes replaced, cut to fit. Returns its length.

@@ -15,6 +15,7 @@
 
 #include "file.h"
 #include "inflight.h"
+#include "window.h"
 
 #define REFUSE_NS    100000000u
 #define REFUSE_STEPS 5
@@ -253,6 +254,7 @@ static void rules_from(const struct settings *s, struct file_rules *rules)
         .hold_target_ns = s->hold_target_ns,
         .evict_min_bytes = s->evict_min_bytes,
         .evict_hold_max_ns = s->evict_hold_max_ns,
+        .window_bytes = s->writeback_window_bytes,
         .share = s->share,
         .punch = s->punch,
         .stat_mode = s->stat_mode,
@@ -356,6 +358,7 @@ static void settings_of(int fd, struct file_state *fs)
     fs->punch_call_max_bytes = r.punch_call_max_bytes;
     fs->split_bytes = r.split_bytes;
     fs->hold_target_ns = r.hold_target_ns;
+    fs->window_bytes = r.window_bytes;
     fs->gate = r.gate;
     fs->share = (uint8_t)r.share;
     fs->punch = (uint8_t)r.punch;
@@ -398,6 +401,7 @@ static bool describe(int fd, struct rl_inode *inode, uint32_t gen)
     memset(&fs->range, 0, sizeof fs->range);
     fs->syncing = fs->callers = fs->crowd[0] = fs->crowd[1] = fs->crowd_calls = 0;
     memset(&fs->pace, 0, sizeof fs->pace);
+    window_reset(fs);
     settings_of(fd, fs);
     rl_add_32(&proc.entries, 1);
     rl_store_32(&fs->gen, gen);

@@ -42,6 +42,7 @@ struct file_state {
     uint64_t queued_at_ns; /* CLOCK_REALTIME_COARSE of the newest queued punch, since 1970 */
     /* settings in force for this file */
     uint64_t punch_delay_ns, punch_call_max_bytes, split_bytes, hold_target_ns;
+    uint64_t window_bytes;
     uint8_t gate, share, punch, stat_mode, fsync_mode, preextend;
     /* flush.c: real syncs under way; callers there; how many callers there were at one time, at the
      * most, in this stretch of calls and the one before; calls in this stretch. */
@@ -63,6 +64,18 @@ struct file_state {
         uint32_t more;        /* sixty-fourths of mean that are asked for beyond it */
         uint32_t behind;      /* the last window stayed behind the best */
     } pace;
+    struct window {            /* of writeback, see window.h */
+        uint64_t window_bytes; /* in force now */
+        uint64_t bytes, blind; /* written since the last start; of these, nobody asked where */
+        uint64_t low, high;    /* where the others are */
+        uint64_t owed;         /* written and not known to be on the disk */
+        uint64_t wrote_ns;
+        uint32_t turn; /* thread that acts, 0 none; a futex. What it alone stores: */
+        uint32_t error, error_fd, error_gen; /* told to us, not to the program: window_synced */
+        uint64_t turn_ns;                    /* its last sign of life */
+        uint64_t started;                    /* where the last start ended */
+        uint64_t before_start, before_end, before_bytes; /* the last start, if not awaited yet */
+    } window;
     uint32_t tail;              /* tail.h: flags and members; a futex */
     uint32_t tail_seq;          /* tails begun */
     uint64_t shown, extended;   /* the size as the program knows it, and as the kernel does */
@@ -105,6 +118,7 @@ void file_refuse(struct file_state *fs, uint32_t reason);
 struct file_rules {
     uint64_t punch_delay_ns, punch_call_max_bytes, split_bytes, hold_target_ns;
     uint64_t evict_min_bytes, evict_hold_max_ns;
+    uint64_t window_bytes;
     enum cfg_share share;
     enum cfg_punch punch;
     enum cfg_stat_mode stat_mode;

@@ -28,6 +28,7 @@
 #include "settle.h"
 #include "timed.h"
 #include "tune.h"
+#include "window.h"
 #include "worker.h"
 
 #define ARENA_MAGIC    0x6e726c72u /* "rlrn" */
@@ -359,7 +360,7 @@ static void start_counting(void)
 void fork_child(void)
 {
     static struct stats_page own;
-    uint32_t counting = (uint32_t)state_word_value & (WORD_COUNT | WORD_TIME);
+    uint32_t counting = (uint32_t)state_word_value & (WORD_COUNT | WORD_TIME | WORD_WINDOW);
 
     remember_process();
     proc.forking = 0;
@@ -369,6 +370,7 @@ void fork_child(void)
     evict_forked();
     file_forked();
     create_forked();
+    window_forked();
     inflight_forked();
     family_forked();
     observe_forked();
@@ -430,6 +432,9 @@ static uint32_t wanted(void)
         word |= WORD_COUNT;
     if ((observe || s->timing) && observe_start(s))
         word |= WORD_TIME;
+    if (s->mode == CFG_MODE_ON && (s->writeback_window_bytes != 0 ||
+                                   cfg_any_path_sets(&start.config, CFG_ROW_writeback_window_bytes)))
+        word |= WORD_WINDOW;
     return word;
 }
 

@@ -30,6 +30,9 @@
 #include <sys/wait.h>
 #include <utime.h>
 
+/* libc offers a macro as well. */
+#undef fwrite_unlocked
+
 #if __SIZEOF_LONG__ != 8
 #error "rlshim is written for 64-bit systems: off_t and off64_t must be the same"
 #endif

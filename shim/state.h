@@ -4,7 +4,7 @@
  *
  * The word: low half 0 means that nothing is queued, nothing is being written in pieces at a shared
  * position, and nobody wants calls counted: the call goes straight to the kernel. Otherwise the low
- * half holds the number of files with deferral on (bits 0-27) and the flags below. The high half is
+ * half holds the number of files with deferral on (bits 0-26) and the flags below. The high half is
  * a number that goes up whenever a file is turned on, so that what a descriptor was found to be
  * (file.c) can be known to be out of date. Data calls say that they are under way before they look
  * (inflight.h).
@@ -22,7 +22,8 @@
 #define WORD_COUNT ((uint32_t)1 << 30) /* count every call (report, stats, observe) */
 #define WORD_HELD  ((uint32_t)1 << 29) /* deleted files are held (evict.h): space is to come */
 #define WORD_TIME  ((uint32_t)1 << 28) /* time every call (timed.h) */
-#define WORD_FILES (((uint32_t)1 << 28) - 1)
+#define WORD_WINDOW ((uint32_t)1 << 27) /* some files have a writeback_window (window.h) */
+#define WORD_FILES (((uint32_t)1 << 27) - 1)
 
 /* Smallest direct write that goes through the gate; smaller ones are done before a punch could
  * notice them. The only other test on the write path while idle. */
