@@ -7,9 +7,12 @@
 uint64_t policy_window_bytes(const struct window_facts *f)
 {
     uint64_t share = f->budget_bytes / 2 / (f->active != 0 ? f->active : 1);
+    uint64_t room = f->budget_bytes > f->others_bytes ? f->budget_bytes - f->others_bytes : 0;
 
     if (f->window_bytes == 0)
         return 0;
+    if (room / 2 < share)
+        share = room / 2;
     if (share < WINDOW_LEAST_BYTES)
         share = WINDOW_LEAST_BYTES;
     return f->window_bytes < share ? f->window_bytes : share;

@@ -26,10 +26,12 @@ struct window_facts {
     uint64_t window_bytes; /* the setting for the file; 0: off */
     uint64_t budget_bytes; /* for all files together */
     uint32_t active;       /* files that were written to lately, this one included */
+    uint64_t others_bytes; /* what the others of these have dirty */
 };
 
-/* What the file gets: its setting, or its share of the budget if that is less. Each may have two
- * windows dirty: one that is being written back and one that fills. */
+/* What the file gets: its setting, or its share of the budget if that is less, or what the others
+ * have left of it. Each may have two windows dirty: one that is being written back and one that
+ * fills. */
 uint64_t policy_window_bytes(const struct window_facts *f);
 
 /* May this be touched at all? Not what bypasses the cache or is synchronous anyway, not what has no

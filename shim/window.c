@@ -14,7 +14,7 @@
 #endif
 
 #define ACTIVE_NS    1000000000u  /* written to that lately: has a share of the budget */
-#define COUNT_NS     100000000u   /* between two counts of such files */
+#define COUNT_NS     20000000u    /* between two counts of such files */
 #define TURN_LOOK_NS 5000000u     /* a wake-up that went to somebody who is gone costs this */
 #define NAP_LEAST_NS 100000u
 #define NAP_MOST_NS  4000000u
@@ -30,6 +30,7 @@ struct cache_counts { /* as cachestat(2) has it, in pages */
 
 static uint64_t owed_by_all; /* bytes written and not known to be on the disk */
 static uint32_t active_files;
+static uint64_t active_bytes; /* that those owe, as of the last count */
 static uint64_t counted_ns;
 static uint32_t never;        /* nobody wakes this futex */
 static uint32_t no_cachestat; /* this kernel lacks it, or a filter forbids it */
@@ -87,24 +88,43 @@ void window_forked(void)
 {
     owed_by_all = 0;
     active_files = 0;
+    active_bytes = 0;
     counted_ns = 0;
 }
 
-static uint32_t count_active(uint64_t now_ns)
+/* again: one more has begun. */
+static void count_active(uint64_t now_ns, bool again)
 {
     uint64_t last_ns = rl_load_64(&counted_ns);
+    uint64_t bytes = 0;
     uint32_t n = 0;
 
-    if (now_ns - last_ns < COUNT_NS || !rl_cas_64(&counted_ns, &last_ns, now_ns))
-        return rl_load_32(&active_files);
+    if (!again && (now_ns - last_ns < COUNT_NS || !rl_cas_64(&counted_ns, &last_ns, now_ns)))
+        return;
     for (unsigned i = 0; i < RL_INODES; i++) {
-        uint64_t wrote_ns =
-            rl_load_64(&file_state(&proc.arena->inodes.inode[i])->window.wrote_ns);
+        const struct window *w = &file_state(&proc.arena->inodes.inode[i])->window;
+        uint64_t wrote_ns = rl_load_64(&w->wrote_ns);
 
-        n += wrote_ns != 0 && now_ns - wrote_ns < ACTIVE_NS;
+        if (wrote_ns != 0 && now_ns - wrote_ns < ACTIVE_NS) {
+            n++;
+            bytes += rl_load_64(&w->owed);
+        }
     }
     rl_store_32(&active_files, n);
-    return n;
+    rl_store_64(&active_bytes, bytes);
+}
+
+static uint64_t window_now(const struct file_state *fs)
+{
+    uint64_t all = rl_load_64(&active_bytes);
+    uint64_t own = rl_load_64(&fs->window.owed);
+
+    return policy_window_bytes(&(struct window_facts){
+        .window_bytes = fs->window_bytes,
+        .budget_bytes = proc.settings.writeback_budget_bytes,
+        .active = rl_load_32(&active_files),
+        .others_bytes = all > own ? all - own : 0,
+    });
 }
 
 /* --- one thread a file --- */
@@ -320,7 +340,7 @@ void window_wrote(int fd, int64_t off, size_t n)
     struct rl_inode *inode = state_works() ? file_inode(fd, true) : NULL;
     struct file_state *fs;
     struct window *w;
-    uint64_t now_ns, bytes;
+    uint64_t now_ns, before_ns, bytes;
 
     if (inode == NULL)
         return;
@@ -330,12 +350,10 @@ void window_wrote(int fd, int64_t off, size_t n)
         return;
     w = &fs->window;
     now_ns = rl_now_ns();
+    before_ns = rl_load_64(&w->wrote_ns);
     rl_store_64(&w->wrote_ns, now_ns);
-    rl_store_64(&w->window_bytes, policy_window_bytes(&(struct window_facts){
-                                      .window_bytes = fs->window_bytes,
-                                      .budget_bytes = proc.settings.writeback_budget_bytes,
-                                      .active = count_active(now_ns),
-                                  }));
+    count_active(now_ns, now_ns - before_ns > ACTIVE_NS);
+    rl_store_64(&w->window_bytes, window_now(fs));
     if (off < 0) {
         rl_add_64(&w->blind, n);
     } else {
@@ -344,7 +362,8 @@ void window_wrote(int fd, int64_t off, size_t n)
     }
     owe(fs, n);
     bytes = rl_add_64(&w->bytes, n) + n;
-    if (policy_window_full(bytes, n, rl_load_64(&w->window_bytes)))
+    /* Beside a thread that waits for the window before nobody fills a third one. */
+    if (policy_window_full(bytes, n, rl_load_64(&w->window_bytes)) || rl_load_32(&w->turn) != 0)
         act(inode, fs, fd, off < 0, n);
 }
 
