@@ -40,7 +40,7 @@
         INFLIGHT(leg, fd);                                                                         \
         uint64_t word = state_word();                                                              \
                                                                                                    \
-        if (call_direct(word, CALL_HARMLESS_##kind) && likely(!(is_big))) {                                              \
+        if (call_direct(word, CALL_HARMLESS_##kind) && likely(!(is_big))) {                        \
             call_counted(word, STAT_calls_##kind);                                                 \
             return real.name args;                                                                 \
         }                                                                                          \

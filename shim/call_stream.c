@@ -220,8 +220,8 @@ int closedir(DIR *dir)
     return real.closedir(dir);
 }
 
-/* What goes into a stream, for writeback_window: libc writes it out by calls that pass us by, so the
- * calls that fill the buffer tell how much there is, and the kernel how far the file has come
+/* What goes into a stream, for writeback_window: libc writes it out by calls that pass us by, so
+ * the calls that fill the buffer tell how much there is, and the kernel how far the file has come
  * (window.c asks for its position). What putc puts in shows at the next of these. */
 static inline void stream_took(FILE *stream, size_t n)
 {
@@ -238,7 +238,7 @@ static inline void stream_took(FILE *stream, size_t n)
     {                                                                                              \
         call_enter();                                                                              \
         n = real.name(from, size, n, stream);                                                      \
-        stream_took(stream, size * n);                                                             \
+        stream_took(stream, size *n);                                                              \
         return n;                                                                                  \
     }
 FWRITES(fwrite)

@@ -287,12 +287,14 @@ size_t report_text(const struct report *r, char *buf, size_t n)
         put_punches(&t, r);
     if (writes)
         put_writes(&t, r);
-    if (!punches && !writes && get(r, STAT_flush_wait_ns) == 0)
+    if (!punches && !writes && get(r, STAT_flush_wait_ns) == 0 && get(r, STAT_window_started) == 0)
         put_nothing(&t, r);
     put_group(&t, r, "\nReads and writes beside queued punches\n", STAT_read_overlaid,
               STAT_write_waited, NULL);
     put_settles(&t, r);
     put_flushes(&t, r);
+    put_group(&t, r, "\nWrite-behind (writeback_window)\n", STAT_window_started, STAT_window_errors,
+              NULL);
     put_group(&t, r, "\nCalls that report times\n", STAT_stat_adjusted, STAT_stat_adjusted, NULL);
     put_group(&t, r, "\nDeleted files\n", STAT_evict_files, STAT_evict_drain_max_ns, NULL);
     put_group(&t, r, "\nTruncations\n", STAT_truncate_elided, STAT_truncate_late, NULL);

@@ -18,12 +18,12 @@
 #define likely(x)   __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
-#define WORD_COLD  ((uint32_t)1 << 31) /* before init: nothing is resolved yet */
-#define WORD_COUNT ((uint32_t)1 << 30) /* count every call (report, stats, observe) */
-#define WORD_HELD  ((uint32_t)1 << 29) /* deleted files are held (evict.h): space is to come */
-#define WORD_TIME  ((uint32_t)1 << 28) /* time every call (timed.h) */
+#define WORD_COLD   ((uint32_t)1 << 31) /* before init: nothing is resolved yet */
+#define WORD_COUNT  ((uint32_t)1 << 30) /* count every call (report, stats, observe) */
+#define WORD_HELD   ((uint32_t)1 << 29) /* deleted files are held (evict.h): space is to come */
+#define WORD_TIME   ((uint32_t)1 << 28) /* time every call (timed.h) */
 #define WORD_WINDOW ((uint32_t)1 << 27) /* some files have a writeback_window (window.h) */
-#define WORD_FILES (((uint32_t)1 << 27) - 1)
+#define WORD_FILES  (((uint32_t)1 << 27) - 1)
 
 /* Smallest direct write that goes through the gate; smaller ones are done before a punch could
  * notice them. The only other test on the write path while idle. */

@@ -13,9 +13,9 @@
 #define SYS_cachestat 451 /* Linux 6.5; the same on every processor */
 #endif
 
-#define ACTIVE_NS    1000000000u  /* written to that lately: has a share of the budget */
-#define COUNT_NS     20000000u    /* between two counts of such files */
-#define TURN_LOOK_NS 5000000u     /* a wake-up that went to somebody who is gone costs this */
+#define ACTIVE_NS    1000000000u /* written to that lately: has a share of the budget */
+#define COUNT_NS     20000000u   /* between two counts of such files */
+#define TURN_LOOK_NS 5000000u    /* a wake-up that went to somebody who is gone costs this */
 #define NAP_LEAST_NS 100000u
 #define NAP_MOST_NS  4000000u
 #define BYTES_A_NS   2u           /* no device writes faster: nobody oversleeps */
@@ -39,8 +39,8 @@ static uint32_t no_cachestat; /* this kernel lacks it, or a filter forbids it */
 
 static void owe(struct file_state *fs, uint64_t n)
 {
-    stat_peak(STAT_window_dirty_max, rl_add_64(&fs->window.owed, n) + n);
-    stat_peak(STAT_window_dirty_all_max, rl_add_64(&owed_by_all, n) + n);
+    stat_peak(STAT_window_dirty_max_bytes, rl_add_64(&fs->window.owed, n) + n);
+    stat_peak(STAT_window_all_max_bytes, rl_add_64(&owed_by_all, n) + n);
 }
 
 static void owe_less(struct file_state *fs, uint64_t n)
@@ -144,7 +144,8 @@ static bool turn_take(struct window *w)
         if (seen == me && here < turn_at && alive)
             return false; /* a handler above its own thread's turn */
         if (seen == 0 || seen == me || !alive)
-            continue; /* free, jumped out of, or its thread is gone: taken from whom it was seen at */
+            continue; /* free, jumped out of, or its thread is gone: taken from whom it was seen at
+                       */
         rl_futex_wait(&w->turn, seen, TURN_LOOK_NS);
         seen = 0;
     }
@@ -290,8 +291,7 @@ static bool look(struct rl_inode *inode, struct file_state *fs, int fd, bool bli
         .size = (uint64_t)st.st_size,
     };
     if (blind) {
-        long at = (flags & O_APPEND) != 0 ? (long)st.st_size
-                                          : rl_raw(SYS_lseek, fd, 0L, SEEK_CUR);
+        long at = (flags & O_APPEND) != 0 ? (long)st.st_size : rl_raw(SYS_lseek, fd, 0L, SEEK_CUR);
 
         if (at >= 0)
             p->now = (uint64_t)at;
@@ -315,6 +315,8 @@ static void act(struct rl_inode *inode, struct file_state *fs, int fd, bool blin
     if (policy_window_full(rl_load_64(&w->bytes), n, window) && look(inode, fs, fd, blind, &p)) {
         all = policy_window_range(&p);
         r = all;
+        if (all.start >= all.end) /* cut off meanwhile, or all in the tail's own page */
+            owe_less(fs, p.bytes);
         /* A write longer than a window was not held up in its middle, but what it left is started
          * a window at a time all the same. */
         for (uint64_t left = p.bytes; r.start < all.end; r.start = r.end) {

@@ -98,8 +98,7 @@ static void beside(const char *dir, double seconds)
     printf("{\"commits\":%llu,\"worst_ms\":%.3f,\"p99_us\":%.1f,\"p50_us\":%.1f,"
            "\"burst_mib_s\":%.1f}\n",
            (unsigned long long)n, ms(lat.worst_ns), latency_percentile_us(&lat, 0.99),
-           latency_percentile_us(&lat, 0.5),
-           (double)bulk_bytes / MIB / ((double)bulk_ns / 1e9));
+           latency_percentile_us(&lat, 0.5), (double)bulk_bytes / MIB / ((double)bulk_ns / 1e9));
     unlink(bulk_path);
     unlink(log_path);
 }

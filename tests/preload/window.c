@@ -39,8 +39,8 @@
 #define SYS_cachestat 451
 #endif
 
-#define MIB   ((size_t)1 << 20)
-#define PIECE ((size_t)24 << 10) /* not a divisor of a window */
+#define MIB        ((size_t)1 << 20)
+#define PIECE      ((size_t)24 << 10) /* not a divisor of a window */
 #define FILE_BYTES (12 * MIB)
 
 static char path[400];
@@ -235,8 +235,8 @@ static void here_and_there(void)
     for (unsigned p = 0; p < pages; p++) {
         unsigned got = 0;
 
-        if (newest[p] != 0 && (pread(fd, &got, sizeof got, (off_t)p * 4096) != sizeof got ||
-                               got != newest[p]))
+        if (newest[p] != 0 &&
+            (pread(fd, &got, sizeof got, (off_t)p * 4096) != sizeof got || got != newest[p]))
             not_ok("here and there: page %u holds write %u instead of %u", p, got, newest[p]);
     }
     close(fd);

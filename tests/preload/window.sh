@@ -57,7 +57,7 @@ disk() { # disk DIRECTORY: ext4, XFS or btrfs there
     run without -- contents "$1"
     run window RLSHIM_WRITEBACK_WINDOW=1M -- contents "$1"
     [ "$(counter window_started)" -gt 100 ] || not_ok "only $(counter window_started) windows were started"
-    at_most "dirty bytes of one file" "$(counter window_dirty_max)" $((2 * window))
+    at_most "dirty bytes of one file" "$(counter window_dirty_max_bytes)" $((2 * window))
 
     run without -- bound "$1" 64
     if [ -z "$most" ]; then
@@ -72,23 +72,23 @@ disk() { # disk DIRECTORY: ext4, XFS or btrfs there
         at_most "KiB dirty, says the kernel" "$most" 2112 # two windows and a call
     fi
     run window RLSHIM_WRITEBACK_WINDOW=1M -- bound "$1" 64
-    at_most "dirty bytes behind the tail" "$(counter window_dirty_max)" $((2 * window))
+    at_most "dirty bytes behind the tail" "$(counter window_dirty_max_bytes)" $((2 * window))
     [ "$(counter window_started_bytes)" -ge $((63 * window)) ] || not_ok "not all of the file was started"
     # A call longer than a window dirties what it dirties; afterwards no more is left than usual.
     run window RLSHIM_WRITEBACK_WINDOW=1M -- bound "$1" 8192
-    at_most "dirty bytes after calls of 8 MiB" "$(counter window_dirty_max)" $((10 * window))
+    at_most "dirty bytes after calls of 8 MiB" "$(counter window_dirty_max_bytes)" $((10 * window))
     [ -z "$most" ] || [ "$most" -le 2048 ] || not_ok "after calls of 8 MiB $most KiB are dirty"
 
     # Threads that append to one file: two windows, and for each thread a call before either.
     run window RLSHIM_WRITEBACK_WINDOW=1M -- one "$1" 8
-    at_most "dirty bytes of 8 threads' file" "$(counter window_dirty_max)" $((2 * (window + 9 * 65536)))
+    at_most "dirty bytes of 8 threads' file" "$(counter window_dirty_max_bytes)" $((2 * (window + 9 * 65536)))
 
     # 16 files of 8M each would be 256M; the budget cuts that to 8M and 64K a file.
     run budget RLSHIM_WRITEBACK_WINDOW=8M RLSHIM_WRITEBACK_BUDGET=8M -- many "$1" 16
-    at_most "dirty bytes of 16 files" "$(counter window_dirty_all_max)" $((12 * window))
+    at_most "dirty bytes of 16 files" "$(counter window_all_max_bytes)" $((12 * window))
     run "no budget" RLSHIM_WRITEBACK_WINDOW=8M RLSHIM_WRITEBACK_BUDGET=1G -- many "$1" 16
-    [ "$(counter window_dirty_all_max)" -gt $((24 * window)) ] ||
-        notes+=("the budget: without it 16 files have only $(counter window_dirty_all_max) bytes dirty")
+    [ "$(counter window_all_max_bytes)" -gt $((24 * window)) ] ||
+        notes+=("the budget: without it 16 files have only $(counter window_all_max_bytes) bytes dirty")
 
     run window RLSHIM_WRITEBACK_WINDOW=64K -- left "$1"
     [ "$(counter window_started)" = 0 ] || not_ok "direct, synchronous, deleted or mapped files are touched"
@@ -105,7 +105,7 @@ disk() { # disk DIRECTORY: ext4, XFS or btrfs there
     [ "$(counter window_started)" = 0 ] || not_ok "[path]: another file is touched"
 
     run "no cachestat" RLSHIM_WRITEBACK_WINDOW=1M -- without-cachestat "$program" bound "$1" 64
-    at_most "dirty bytes without cachestat" "$(counter window_dirty_max)" $((2 * window))
+    at_most "dirty bytes without cachestat" "$(counter window_dirty_max_bytes)" $((2 * window))
 }
 
 case $(stat -f -c %T "$dir") in

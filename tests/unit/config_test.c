@@ -528,16 +528,14 @@ static void as_many_settings_as_promised_fit(void **state)
 static void what_is_not_effective_yet_says_so_once_a_key(void **state)
 {
     (void)state;
-    char *env[] = {"RLSHIM_WRITEBACK_WINDOW=1M", NULL};
+    char *env[] = {"RLSHIM_CREATE=auto", NULL};
     static const char *const expected[] = {
         "rlshim: test.conf:2: share = lease is not effective in this release; it works as share = "
         "auto",
         "rlshim: test.conf:3: truncate = defer is not effective in this release; it works as "
         "truncate = elide",
-        "rlshim: environment: writeback_window = 1M is not effective in this release; it works as "
-        "writeback_window = 0",
-        "rlshim: test.conf:7: writeback_budget = 8M is not effective in this release; nothing uses "
-        "it yet",
+        "rlshim: environment: create = auto is not effective in this release; it works as "
+        "create = sync",
     };
     struct cfg_notice notice;
     char line[512];

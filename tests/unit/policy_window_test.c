@@ -31,7 +31,9 @@ static void a_file_gets_its_window_or_what_the_budget_leaves(void **state)
         {"four of them fit", {8 * MIB, 64 * MIB, 4, 48 * MIB}, 8 * MIB},
         {"eight do not", {8 * MIB, 64 * MIB, 8, 0}, 4 * MIB},
         {"the budget is less than one window", {8 * MIB, MIB, 1, 0}, 512 * KIB},
-        {"others came before with more than their share", {8 * MIB, 16 * MIB, 2, 15 * MIB}, 512 * KIB},
+        {"others came before with more than their share",
+         {8 * MIB, 16 * MIB, 2, 15 * MIB},
+         512 * KIB},
         {"others have all of it", {8 * MIB, 16 * MIB, 2, 16 * MIB}, 64 * KIB},
         {"others have more than that", {8 * MIB, 16 * MIB, 2, 99 * MIB}, 64 * KIB},
         {"very many", {8 * MIB, 16 * MIB, 500, 0}, 64 * KIB},
@@ -41,8 +43,7 @@ static void a_file_gets_its_window_or_what_the_budget_leaves(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (policy_window_bytes(&rows[i].f) != rows[i].bytes)
-            fail_msg("%s: %llu", rows[i].what,
-                     (unsigned long long)policy_window_bytes(&rows[i].f));
+            fail_msg("%s: %llu", rows[i].what, (unsigned long long)policy_window_bytes(&rows[i].f));
 }
 
 static void what_bypasses_the_cache_or_goes_away_is_left_alone(void **state)
