@@ -528,21 +528,19 @@ static void as_many_settings_as_promised_fit(void **state)
 static void what_is_not_effective_yet_says_so_once_a_key(void **state)
 {
     (void)state;
-    char *env[] = {"RLSHIM_CREATE=auto", NULL};
+    char *env[] = {"RLSHIM_TRUNCATE=replace", NULL};
     static const char *const expected[] = {
         "rlshim: test.conf:2: share = lease is not effective in this release; it works as share = "
         "auto",
-        "rlshim: test.conf:3: truncate = defer is not effective in this release; it works as "
+        "rlshim: environment: truncate = replace is not effective in this release; it works as "
         "truncate = elide",
-        "rlshim: environment: create = auto is not effective in this release; it works as "
-        "create = sync",
     };
     struct cfg_notice notice;
     char line[512];
     unsigned pos = 0;
 
-    take("[path /a]\nshare=lease\ntruncate=defer\ncreate=sync\n[default]\nshare = private\n"
-         "writeback_budget=8M\ntruncate=defer\npunch=defer\n");
+    take("[path /a]\nshare=lease\ncreate=sync\n[default]\nshare = private\n"
+         "writeback_budget=8M\npunch=defer\n[path /b]\nshare=lease\n");
     assert_int_equal(cfg_env(&config, env, &error), 0);
     for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
         assert_true(cfg_later_next(&config, &pos, &notice));
