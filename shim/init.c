@@ -432,9 +432,7 @@ static uint32_t wanted(void)
         word |= WORD_COUNT;
     if ((observe || s->timing) && observe_start(s))
         word |= WORD_TIME;
-    if (s->mode == CFG_MODE_ON &&
-        (s->writeback_window_bytes != 0 ||
-         cfg_any_path_sets(&start.config, CFG_ROW_writeback_window_bytes)))
+    if (s->mode == CFG_MODE_ON && window_configured())
         word |= WORD_WINDOW;
     return word;
 }

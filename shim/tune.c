@@ -13,6 +13,7 @@
 #include "config.h"
 #include "config_text.h"
 #include "state.h"
+#include "window.h"
 
 #define KEY_BYTES 40 /* RLSHIM_ and the longest key */
 
@@ -173,6 +174,7 @@ static bool take(void)
     for (int i = 0; i < CFG_ROWS; i++)
         if (tune_may(i))
             store(&cfg_rows[i]);
+    window_reconfigured();
     rl_add_32(&proc.tuned, 1); /* what files were found to be set to is out of date */
     return true;
 }

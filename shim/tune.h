@@ -47,7 +47,8 @@ static inline bool tune_may(int row)
     if (cfg_rows[row].path_offset != 0)
         return false;
     return cfg_rows[row].per_path || row == CFG_ROW_evict_bytes_max ||
-           row == CFG_ROW_evict_files_max || row == CFG_ROW_evict_rate_bytes;
+           row == CFG_ROW_evict_files_max || row == CFG_ROW_evict_rate_bytes ||
+           row == CFG_ROW_writeback_budget_bytes;
 }
 
 #endif

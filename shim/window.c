@@ -35,6 +35,24 @@ static uint64_t counted_ns;
 static uint32_t never;        /* nobody wakes this futex */
 static uint32_t no_cachestat; /* this kernel lacks it, or a filter forbids it */
 
+bool window_configured(void)
+{
+    const struct config *config = state_config();
+
+    return proc.settings.writeback_window_bytes != 0 ||
+           (config != NULL && cfg_any_path_sets(config, CFG_ROW_writeback_window_bytes));
+}
+
+void window_reconfigured(void)
+{
+    uint64_t word = state_word();
+    bool on = proc.settings.mode == CFG_MODE_ON && window_configured();
+
+    while (!rl_cas_64(&state_word_value, &word,
+                      on ? word | WORD_WINDOW : word & ~(uint64_t)WORD_WINDOW))
+        ;
+}
+
 /* --- counting --- */
 
 static void owe(struct file_state *fs, uint64_t n)

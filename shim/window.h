@@ -36,6 +36,11 @@ static inline bool window_wanted(uint64_t word)
     return unlikely((word & WORD_WINDOW) != 0);
 }
 
+/* Does the configuration in use give any file one; and the state word what it says by now, after a
+ * change of settings. */
+bool window_configured(void);
+void window_reconfigured(void);
+
 /* n bytes were written through fd. off: where they begin; below 0: at the file position, or at the
  * end of the file. */
 void window_wrote(int fd, int64_t off, size_t n);
