@@ -30,7 +30,7 @@ struct cache_counts { /* as cachestat(2) has it, in pages */
 
 static uint64_t owed_by_all; /* bytes written and not known to be on the disk */
 static uint32_t active_files;
-static uint64_t active_bytes; /* that those owe, as of the last count */
+static uint64_t idle_bytes; /* of owed_by_all, what other files than those owe, at the last count */
 static uint64_t counted_ns;
 static uint32_t never;        /* nobody wakes this futex */
 static uint32_t no_cachestat; /* this kernel lacks it, or a filter forbids it */
@@ -106,7 +106,7 @@ void window_forked(void)
 {
     owed_by_all = 0;
     active_files = 0;
-    active_bytes = 0;
+    idle_bytes = 0;
     counted_ns = 0;
 }
 
@@ -114,11 +114,12 @@ void window_forked(void)
 static void count_active(uint64_t now_ns, bool again)
 {
     uint64_t last_ns = rl_load_64(&counted_ns);
-    uint64_t bytes = 0;
+    uint64_t bytes = 0, all;
     uint32_t n = 0;
 
     if (!again && (now_ns - last_ns < COUNT_NS || !rl_cas_64(&counted_ns, &last_ns, now_ns)))
         return;
+    all = rl_load_64(&owed_by_all); /* first: what comes meanwhile is nobody's idle bytes */
     for (unsigned i = 0; i < RL_INODES; i++) {
         const struct window *w = &file_state(&proc.arena->inodes.inode[i])->window;
         uint64_t wrote_ns = rl_load_64(&w->wrote_ns);
@@ -129,13 +130,14 @@ static void count_active(uint64_t now_ns, bool again)
         }
     }
     rl_store_32(&active_files, n);
-    rl_store_64(&active_bytes, bytes);
+    rl_store_64(&idle_bytes, all > bytes ? all - bytes : 0);
 }
 
 static uint64_t window_now(const struct file_state *fs)
 {
-    uint64_t all = rl_load_64(&active_bytes);
-    uint64_t own = rl_load_64(&fs->window.owed);
+    /* As of this moment: at the speed of memory a budget is spent between two counts. */
+    uint64_t all = rl_load_64(&owed_by_all);
+    uint64_t own = rl_load_64(&fs->window.owed) + rl_load_64(&idle_bytes);
 
     return policy_window_bytes(&(struct window_facts){
         .window_bytes = fs->window_bytes,
