@@ -393,7 +393,7 @@ void window_wrote(int fd, int64_t off, size_t n)
 
 void window_syncs(int fd, struct window_sync *s)
 {
-    struct rl_inode *inode = file_inode(fd, false);
+    struct rl_inode *inode = state_works() ? file_inode(fd, false) : NULL;
 
     s->fs = inode != NULL ? file_state(inode) : NULL;
     s->bytes = s->fs != NULL ? rl_load_64(&s->fs->window.owed) : 0;
