@@ -258,13 +258,12 @@ static void bound(size_t call_bytes)
         if (write(fd, buf, call_bytes) != (ssize_t)call_bytes)
             not_ok("bound: %s", strerror(errno));
         now = dirty_pages(fd);
-        if (now < 0) {
-            puts("most unknown");
-            return;
-        }
-        most = now > most ? now : most;
+        most = now < 0 || most < 0 ? -1 : now > most ? now : most;
     }
-    printf("most %ld KiB\n", most * 4);
+    if (most < 0)
+        puts("most unknown");
+    else
+        printf("most %ld KiB\n", most * 4);
     close(fd);
     unlink(path);
     free(buf);

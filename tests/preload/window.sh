@@ -105,6 +105,7 @@ disk() { # disk DIRECTORY: ext4, XFS or btrfs there
     [ "$(counter window_started)" = 0 ] || not_ok "[path]: another file is touched"
 
     run "no cachestat" RLSHIM_WRITEBACK_WINDOW=1M -- without-cachestat "$program" bound "$1" 64
+    [ "$(counter window_started)" -ge 60 ] || not_ok "without cachestat nothing was started"
     at_most "dirty bytes without cachestat" "$(counter window_dirty_max_bytes)" $((2 * window))
 }
 
