@@ -12,6 +12,7 @@ SRC=${SRC:-$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)}
 BUILD=${BUILD:-$SRC/build}
 CC=${CC:-gcc}
 prog=$BUILD/tests/preload/keeper
+relative=${BUILD#"$SRC"/} # as make knows it: dependencies are kept by name
 what=(
     "nothing: the code as it is"
     "a file is not given back when deferral ends"
@@ -23,7 +24,7 @@ what=(
     "the end of the worker is taken for the end of the work"
     "an exec that nobody sees is waited out"
 )
-if ! command -v "$CC" >/dev/null || ! make -s -C "$SRC" BUILD="$BUILD" all "$BUILD/obj/shim_core.a" "$prog" "${prog}_victim" >/dev/null; then
+if ! command -v "$CC" >/dev/null || ! make -s -C "$SRC" BUILD="$relative" all "$relative/obj/shim_core.a" "${prog#"$SRC"/}" "${prog#"$SRC"/}_victim" >/dev/null; then
     echo "SKIP: no compiler ($CC), or the library cannot be built"
     exit 77
 fi
