@@ -26,7 +26,7 @@ skip() {
 
 command -v "$CC" >/dev/null || skip "no compiler ($CC)"
 core=$BUILD/obj/shim_core.a
-make -s -C "$SRC" BUILD="$BUILD" "$core" "$BUILD/librangelock.a" "$BUILD/exports.map" >/dev/null 2>&1
+make -s -C "$SRC" "${core#"$SRC"/}" "${BUILD#"$SRC"/}/librangelock.a" "${BUILD#"$SRC"/}/exports.map" >/dev/null 2>&1
 [ -e "$core" ] || skip "no $core: build the unit tests first"
 
 objects=()

@@ -82,7 +82,7 @@ run "$lib" RLSHIM_SHARE=private RLSHIM_PREEXTEND=on -- named ||
 [ "$(counter tail_begun)" -gt 0 ] || not_ok "preextend = on did not act"
 
 core=$BUILD/obj/shim_core.a
-if ! command -v "$CC" >/dev/null || ! make -s -C "$SRC" BUILD="$BUILD" "$core" "$BUILD/librangelock.a" "$BUILD/exports.map" >/dev/null 2>&1; then
+if ! command -v "$CC" >/dev/null || ! make -s -C "$SRC" "${core#"$SRC"/}" "${BUILD#"$SRC"/}/librangelock.a" "${BUILD#"$SRC"/}/exports.map" >/dev/null 2>&1; then
     echo "the rules are not left out in turn: no compiler ($CC), or $core cannot be built"
     mutants=()
 fi

@@ -60,7 +60,7 @@ run "$lib" auto one || not_ok "share = auto: $out"
 
 core=$BUILD/obj/shim_core.a
 if ! command -v "$CC" >/dev/null ||
-    ! make -s -C "$SRC" BUILD="$BUILD" "$core" "$BUILD/librangelock.a" "$BUILD/exports.map" >/dev/null 2>&1; then
+    ! make -s -C "$SRC" "${core#"$SRC"/}" "${BUILD#"$SRC"/}/librangelock.a" "${BUILD#"$SRC"/}/exports.map" >/dev/null 2>&1; then
     echo "the rules are not left out in turn: no compiler ($CC), or $core cannot be built"
     mutants=()
 fi
