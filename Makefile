@@ -44,7 +44,7 @@ SAN       := $(SAN_$(VARIANT))
 LOCKMGR  := ranges range_table drain leftover single_flight gate inode_table name_table range_lock range_room queue
 # init first: it begins .bss with what start-up writes to. Then what every start and end runs, side by
 # side, since a page fault costs more than anything on these pages does.
-SHIM_EARLY := init real config config_load config_match config_value text stats settle family
+SHIM_EARLY := init real log create place config config_load config_match config_value text stats settle family
 SHIM_CORE  := $(SHIM_EARLY) $(filter-out call_% ring $(SHIM_EARLY),$(basename $(notdir $(wildcard shim/*.c))))
 SHIM_CALLS := $(basename $(notdir $(wildcard shim/call_*.c)))
 CMD_SRC  := $(wildcard shim/cmd/*.c)

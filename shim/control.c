@@ -3,12 +3,12 @@
  * control: the switch that turns everything off in a running process, and the public functions of
  * include/rlshim/control.h.
  *
- * rl_control   0: on; 1: off is wanted; 2 and 3: off, settings are to be changed (tune.h). Read by state_works() at every decision, written by rl_off,
- *              rl_on, and from outside by `rlshim off PID`, through /proc/PID/mem.
- * rl_control_done  becomes 1 when off is wanted and nothing is queued or on any more
- * (control_quiet: the worker and rl_off). Whoever asks from outside sets it to 0 first, and waits
- * for it. rl_state_at  where the state word is: without a worker nobody sets rl_control_done, but
- * then its number of files is 0.
+ * rl_control   0: on; 1: off is wanted; 2 and 3: off, settings are to be changed (tune.h). Read by
+ * state_works() at every decision, written by rl_off, rl_on, and from outside by `rlshim off PID`,
+ * through /proc/PID/mem. rl_control_done  becomes 1 when off is wanted and nothing is queued or on
+ * any more (control_quiet: the worker and rl_off). Whoever asks from outside sets it to 0 first,
+ * and waits for it. rl_state_at  where the state word is: without a worker nobody sets
+ * rl_control_done, but then its number of files is 0.
  */
 #include <string.h>
 

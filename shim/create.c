@@ -29,17 +29,17 @@ struct create_mine {
     struct rl_name_flight flight;
 };
 
-uint32_t create_care;
+EARLY uint32_t create_care;
 
-static uint32_t reads_left;  /* policy_create_left; not counted if `always` */
-static bool always;          /* a setting asks for it everywhere */
-static struct place sampled; /* no place: the open's descriptor is to be asked about */
+EARLY static uint32_t reads_left; /* policy_create_left; not counted if `always` */
+EARLY static bool always;         /* a setting asks for it everywhere */
+static struct place sampled;      /* no place: the open's descriptor is to be asked about */
 static __thread uint32_t opens;
 static struct rl_name_table flights;
 static struct create_mine held[HELD];
 static uint32_t fsuid_moved;
-static uint32_t numbers; /* RLIMIT_NOFILE when it was first asked for */
-static bool by_path;     /* a [path ...] section sets it: each name has to be compared */
+static uint32_t numbers;   /* RLIMIT_NOFILE when it was first asked for */
+EARLY static bool by_path; /* a [path ...] section sets it: each name has to be compared */
 static __thread struct create_mine *mine;
 
 static uint64_t self(void)

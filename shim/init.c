@@ -432,7 +432,9 @@ static uint32_t wanted(void)
         word |= WORD_COUNT;
     if ((observe || s->timing) && observe_start(s))
         word |= WORD_TIME;
-    if (s->mode == CFG_MODE_ON && window_configured())
+    /* The second question is a page of code for those who may have asked for it in a file. */
+    if (s->mode == CFG_MODE_ON &&
+        (s->writeback_window_bytes != 0 || cfg_has_paths(&start.config)) && window_configured())
         word |= WORD_WINDOW;
     return word;
 }

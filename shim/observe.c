@@ -14,7 +14,7 @@
 #define ASK_NS  100000u  /* of an open: the same */
 #define SECTOR  512u
 
-struct observation *observation;
+EARLY struct observation *observation;
 uint64_t observe_threshold_ns, observe_slow_ns;
 
 static uint32_t threads; /* that have a shard */

@@ -24,7 +24,7 @@ static struct place places[PLACES];
 static struct place nowhere = {.kind = CREATE_KIND_PLAIN};
 static uint32_t names[NAMES];
 static uint64_t devices[DEVICES]; /* device << 3 | kind + 1 */
-static uint32_t kernel;
+EARLY static uint32_t kernel;
 
 static __thread uint32_t uses;
 

@@ -16,7 +16,7 @@ struct remedy_facts {
     uint64_t took_ns;
     bool beside_big;      /* a big direct write was under way on the file */
     bool beside_drain;    /* a punch, truncation or other fallocate mode was */
-    bool known_fs;     /* ext4, XFS or btrfs: where freeing may be put off, and is worth it */
+    bool known_fs;        /* ext4, XFS or btrfs: where freeing may be put off, and is worth it */
     bool cut_nothing;     /* a truncation to the size the file had */
     bool cut_before;      /* the file was truncated so, and ext4 will write it back at its close */
     bool existed;         /* the name an open with O_CREAT asked for */
