@@ -67,8 +67,9 @@ void keeper_forked(void);
 void keeper_opened(uint64_t dev, uint64_t ino);
 
 /* Program's threads, before and after a wait for children of any kind: sleeps while a child in
- * between is about; was this one, which the caller has just reaped? */
-void keeper_apart(void);
-bool keeper_between(int pid);
+ * between is about, and returns how many there have been; was it this one, which the caller has just
+ * reaped, or may it be why he was told (0) to come back later? */
+uint32_t keeper_apart(void);
+bool keeper_between(int pid, uint32_t births_before);
 
 #endif

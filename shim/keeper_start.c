@@ -39,7 +39,7 @@ __asm__(".section .rodata\n"
 
 /* The child in between: its pid while there may be one, 0 none, 1 about to be made. And the one
  * that a wait of the program's got before ours; set before the other is cleared. */
-static uint32_t between, taken;
+static uint32_t between, taken, births;
 
 struct birth {
     int socket, pidfd, image; /* the keeper's socket, the program's pidfd, what to run */
@@ -137,6 +137,7 @@ static long give_birth(struct birth *birth)
     long pid, r;
 
     rl_store_32(&between, 1);
+    rl_add_32(&births, 1);
     pid = fork_sharing(CLONE_FILES | CLONE_PARENT_SETTID, &between);
     if (pid == 0)
         be_between(birth);
@@ -200,18 +201,22 @@ void keeper_start_forked(void)
     between = taken = 0;
 }
 
-void keeper_apart(void)
+uint32_t keeper_apart(void)
 {
+    uint32_t now = rl_load_32(&births); /* before the look: one that begins after it is counted */
     uint32_t seen;
 
     while ((seen = rl_load_32(&between)) != 0)
         rl_futex_wait(&between, seen, 10000000u);
+    return now;
 }
 
-bool keeper_between(int pid)
+bool keeper_between(int pid, uint32_t births_before)
 {
     uint32_t mine = (uint32_t)pid;
 
+    if (pid == 0) /* children, but none that has ended: it may have been that one */
+        return rl_load_32(&births) != births_before;
     if (pid <= 1 || (rl_load_32(&between) != mine && rl_load_32(&taken) != mine))
         return false;
     keeper_apart();
