@@ -82,6 +82,10 @@ static bool make_environment(const struct config *now)
                (strlen(cfg_rows[row].key) != (size_t)(equal - line) ||
                 memcmp(cfg_rows[row].key, line, (size_t)(equal - line)) != 0))
             row++;
+        if (equal != NULL && row < CFG_ROWS && (given >> row & 1) != 0) {
+            line += len + (line[len] == '\n'); /* the first counts */
+            continue;
+        }
         if (equal == NULL || row == CFG_ROWS || !tune_may(row) ||
             !put_variable(&n, &used, row, equal + 1, (size_t)(line + len - equal) - 1))
             return refuse("it asks for what cannot be changed in a running program", "");
@@ -181,7 +185,7 @@ static bool take(void)
 
 bool tune_taken(void)
 {
-    uint32_t ordered = CONTROL_ORDERED;
+    uint32_t ordered = CONTROL_ORDERED, taking = CONTROL_TAKING;
     uint64_t all = ~(uint64_t)0, mask;
 
     if (rl_load_32(&rl_control) != CONTROL_ORDERED)
@@ -189,7 +193,7 @@ bool tune_taken(void)
     rl_raw(SYS_rt_sigprocmask, SIG_SETMASK, &all, &mask, sizeof mask);
     if (rl_cas_32(&rl_control, &ordered, CONTROL_TAKING)) {
         rl_store_32(&rl_order.result, take() ? ORDER_TAKEN : ORDER_REFUSED);
-        rl_store_32(&rl_control, 0);
+        rl_cas_32(&rl_control, &taking, 0); /* unless it was switched off meanwhile */
     }
     rl_raw(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof mask);
     return rl_load_32(&rl_control) == 0;

@@ -17,8 +17,24 @@
 #define ANSWER_MS 500
 #define LOOK_MS   5
 
+/* An order that nobody has taken yet is not lost: what it says comes after what this one says, and
+ * of two the first counts. */
+static void keep_waiting(const struct target *t, struct rl_order *order)
+{
+    struct rl_order there;
+    size_t used = strlen(order->set);
+
+    if (!target_get(t, t->order, &there, sizeof there) || there.result != ORDER_WAITS)
+        return;
+    there.set[sizeof there.set - 1] = there.file[sizeof there.file - 1] = '\0';
+    if (used + strlen(there.set) < sizeof order->set)
+        strcpy(order->set + used, there.set);
+    if (order->file[0] == '\0')
+        strcpy(order->file, there.file);
+}
+
 /* Off and quiet, then the order, then it may be taken. */
-static int place(const struct target *t, const struct rl_order *order, bool *ended)
+static int place(const struct target *t, struct rl_order *order, bool *ended)
 {
     struct rl_order there;
     uint32_t control = 0;
@@ -40,6 +56,7 @@ static int place(const struct target *t, const struct rl_order *order, bool *end
         target_put_32(t, t->control, 0);
         return status;
     }
+    keep_waiting(t, order);
     if (!target_put(t, t->order, order, sizeof *order) ||
         !target_put_32(t, t->control, CONTROL_ORDERED)) {
         status = target_refused(t, errno);

@@ -9,7 +9,7 @@
 #include <elfutils/libdwfl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include "../text.h"
 #include "view.h"
@@ -65,9 +65,11 @@ static bool same_build(Dwfl_Module *module, const char *want)
 static void open_module(struct opened *o, const struct seen_module *m)
 {
     GElf_Addr bias;
+    struct stat st;
 
     o->state = STATE_MISSING;
-    if (m->path[0] != '/' || access(m->path, R_OK) != 0)
+    /* The report may name anything: a FIFO would be waited for. */
+    if (m->path[0] != '/' || stat(m->path, &st) != 0 || !S_ISREG(st.st_mode))
         return;
     o->dwfl = dwfl_begin(&callbacks);
     if (o->dwfl == NULL)

@@ -116,6 +116,13 @@ stays "after punch=sync"
 "$rlshim" set "$child" PUNCH=defer split=1M >out || not_ok "set failed"
 grows || not_ok "nothing was deferred after punch=defer"
 holds "active" "$heard" "active=1"
+# Two orders before the program takes either: both hold, and the later one of one setting.
+"$rlshim" set "$child" punch=sync split=2M >/dev/null || not_ok "set failed"
+"$rlshim" set "$child" split=4M >/dev/null || not_ok "set failed"
+stays "after two orders"
+"$rlshim" set "$child" punch=sync >/dev/null || not_ok "set failed"
+"$rlshim" set "$child" punch=defer >/dev/null || not_ok "set failed"
+grows || not_ok "the later of two orders did not hold"
 "$rlshim" off "$child" >/dev/null || not_ok "off failed"
 complains 1 "rlshim on" "$rlshim" set "$child" punch=sync
 "$rlshim" on "$child" >/dev/null || not_ok "on failed"
