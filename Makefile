@@ -69,7 +69,7 @@ PROGRAMS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/preload/*.c t
 MODEL    := $(BUILD)/tests/model/model
 
 .PHONY: all help deps demo check stress bench fuzz asan tsan ubsan mutants format lint install \
-        uninstall clean programs version
+        uninstall clean programs version deps-apps apps deb
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -82,6 +82,9 @@ help:
 ## deps       install what building and testing needs (Debian packages, through apt-get)
 ## demo       the main job, before and after, on this machine's disk (a minute)
 ## check      all tests; what cannot run here is skipped with its reason
+## apps       databases from Debian, loaded, killed APPS_KILLS (20) times each, and checked; deps-apps
+##            installs them (check has a short form, and skips what is not installed)
+## deb        Debian packages in build/deb (deps-deb installs what that needs)
 ## stress     the model and the torture tests for SECONDS (default 600) each
 ## bench      paired before/after measurements with confidence intervals
 ## fuzz       the configuration parser under libFuzzer for SECONDS (default 60)
@@ -197,7 +200,12 @@ SCRIPTS = $(sort $(filter-out %/lab.sh %/settles_removed.sh,$(wildcard tests/lab
 
 check: all programs $(UNIT)
 	$(Q)$(RUN) $(sort $(UNIT)) $(SCRIPTS) tests/stress/torture.sh tests/model/self_test.sh \
-	  tests/model/run.sh
+	  tests/model/run.sh $(APPS)
+
+APPS := $(filter-out %/lib.sh,$(wildcard tests/apps/*.sh))
+APPS_KILLS ?= 20
+apps: all
+	$(Q)APPS_KILLS=$(APPS_KILLS) $(RUN) -v --scale 10 $(APPS)
 
 SECONDS ?= 600
 stress: all programs
@@ -238,6 +246,13 @@ deps:
 	$(Q)DEBIAN_FRONTEND=noninteractive apt-get -q update >/dev/null
 	$(Q)DEBIAN_FRONTEND=noninteractive apt-get -q -y install --no-install-recommends $(APT) >/dev/null
 	@echo "Dependencies are installed."
+
+APT_APPS := python3 mariadb-server-core mariadb-client-core postgresql-15 redis-tools rocksdb-tools
+# RUNLEVEL: no package starts a service.
+deps-apps:
+	@echo "Installing Debian packages with apt-get: $(APT_APPS)"
+	$(Q)DEBIAN_FRONTEND=noninteractive apt-get -q update >/dev/null
+	$(Q)RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get -q -y install --no-install-recommends $(APT_APPS) >/dev/null
 
 SOURCES := $(wildcard lockmgr/*.[ch] shim/*.[ch] shim/cmd/*.[ch] shim/keeper/*.[ch] include/rlshim/*.h examples/*.c tests/*/*.[ch])
 format:
