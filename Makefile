@@ -27,8 +27,7 @@ PKG_CONFIG ?= pkg-config
 
 CFLAGS   ?= -O2 -g
 WARNINGS := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla
-BASE     := -std=gnu11 -D_GNU_SOURCE= -DRLSHIM_VERSION='"$(VERSION)"' -DRLSHIM_LIBDIR='"$(LIBDIR)"' \
-            -MMD -MP
+BASE     := -std=gnu11 -D_GNU_SOURCE= -DRLSHIM_VERSION='"$(VERSION)"' -MMD -MP
 # The library's code: found by name through its exports only; TLS without __tls_get_addr (which may
 # allocate); gates left by clean-up handlers when a thread is cancelled; nothing bound lazily, since
 # the worker thread cannot run the dynamic linker.
@@ -118,6 +117,14 @@ $(O)/lockmgr/%.o: lockmgr/%.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(BASE) $(WARNINGS) $(CPPFLAGS) $(CFLAGS) $(SHIM_CFLAGS) $(SAN) -c $< -o $@
 
+# Built anew when the library is to be installed elsewhere.
+$(BUILD)/dirs: FORCE
+	@mkdir -p $(@D)
+	@echo '$(PREFIX) $(LIBDIR) $(INCDIR)' | cmp -s - $@ || echo '$(PREFIX) $(LIBDIR) $(INCDIR)' > $@
+.PHONY: FORCE
+$(O)/shim/cmd/find.o: $(BUILD)/dirs
+$(O)/shim/cmd/find.o: BASE += -DRLSHIM_LIBDIR='"$(LIBDIR)"'
+
 # The shim interposes liburing's entry points and uses liburing itself: its copy is linked into ring.o
 # first and keeps no global name, so that neither can be taken for the other.
 $(O)/ring_linked.o: $(O)/shim/ring.o
@@ -159,10 +166,11 @@ $(BUILD)/examples/%: examples/%.c
 
 # --- tests -------------------------------------------------------------------------------------
 
+# They jump between stacks, which glibc's fortified longjmp takes for an attack.
 $(BUILD)/tests/unit/%: tests/unit/%.c $(RL) $(CORE_A)
 	$(call say,CC,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(BASE) $(WARNINGS) $(CPPFLAGS) $(CFLAGS) $(SAN) $(LDFLAGS) -MF $@.d -fexceptions -o $@ $< \
+	$(Q)$(CC) $(BASE) $(WARNINGS) $(CPPFLAGS) $(CFLAGS) -U_FORTIFY_SOURCE $(SAN) $(LDFLAGS) -MF $@.d -fexceptions -o $@ $< \
 	  $(CORE_A) $(RL) -lcmocka -lck -ldl -pthread $(if $(filter report_read_test,$(@F)),-ljansson)
 
 $(BUILD)/tests/lab/slowfs: tests/lab/slowfs.c
@@ -268,33 +276,58 @@ lint:
 
 HEADERS := $(wildcard include/rlshim/*.h)
 LOCK_HEADERS := rawcall.h sync.h brief_lock.h ranges.h range_table.h leftover.h single_flight.h gate.h inode_table.h name_table.h
-$(BUILD)/rangelock.pc: Makefile
+$(BUILD)/rangelock.pc: Makefile $(BUILD)/dirs
 	@mkdir -p $(@D)
 	$(Q)printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$(INCDIR)' '' 'Name: rangelock' \
 	  'Description: coordination of I/O on byte ranges of one file within a process' 'Version: $(VERSION)' \
 	  'Libs: -L$${libdir} -lrangelock -lck' 'Cflags: -I$${includedir} -I$${includedir}/rlshim' > $@
 
+EXTRA := docs/examples/rlshim.conf.service docs/examples/rlshim.modulefile
+DOCS  := rlshim.conf.example README.md CHANGELOG.md LICENSE docs/install.md
 install: all $(BUILD)/rangelock.pc
 	$(Q)$(INSTALL) -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(BINDIR) $(DESTDIR)$(INCDIR)/rlshim \
-	  $(DESTDIR)$(MANDIR)/man1 $(DESTDIR)$(MANDIR)/man3 $(DESTDIR)$(MANDIR)/man5 $(DESTDIR)$(MANDIR)/man7 $(DESTDIR)$(DOCDIR) \
-	  $(DESTDIR)$(COMPDIR)
+	  $(DESTDIR)$(MANDIR)/man1 $(DESTDIR)$(MANDIR)/man3 $(DESTDIR)$(MANDIR)/man5 $(DESTDIR)$(MANDIR)/man7 \
+	  $(DESTDIR)$(DOCDIR)/examples $(DESTDIR)$(COMPDIR)
 	$(Q)$(INSTALL) -m 755 $(LIB) $(DESTDIR)$(LIBDIR)/
 	$(Q)$(INSTALL) -m 644 $(RL) $(DESTDIR)$(LIBDIR)/
 	$(Q)$(INSTALL) -m 644 $(BUILD)/rangelock.pc $(DESTDIR)$(LIBDIR)/pkgconfig/
 	$(Q)$(INSTALL) -m 755 $(CMD) $(DESTDIR)$(BINDIR)/
 	$(Q)$(INSTALL) -m 644 $(HEADERS) $(LOCK_HEADERS:%=lockmgr/%) $(DESTDIR)$(INCDIR)/rlshim/
-	$(Q)for s in 1 3 5 7; do $(INSTALL) -m 644 docs/*.$$s $(DESTDIR)$(MANDIR)/man$$s/; done
-	$(Q)$(INSTALL) -m 644 rlshim.conf.example README.md LICENSE $(DESTDIR)$(DOCDIR)/
+	$(Q)for s in 1 3 5 7; do $(INSTALL) -m 644 docs/*.$$s $(DESTDIR)$(MANDIR)/man$$s/ || exit; done
+	$(Q)$(INSTALL) -m 644 $(DOCS) $(DESTDIR)$(DOCDIR)/
+	$(Q)$(INSTALL) -m 644 $(EXTRA) $(DESTDIR)$(DOCDIR)/examples/
 	$(Q)$(INSTALL) -m 644 docs/rlshim.bash $(DESTDIR)$(COMPDIR)/rlshim
 
+# Directories go when they are empty: others may have put something there. DESTDIR itself stays.
 uninstall:
 	$(Q)rm -f $(DESTDIR)$(LIBDIR)/librlshim.so $(DESTDIR)$(LIBDIR)/librangelock.a \
 	  $(DESTDIR)$(LIBDIR)/pkgconfig/rangelock.pc $(DESTDIR)$(BINDIR)/rlshim \
 	  $(foreach s,1 3 5 7,$(patsubst docs/%,$(DESTDIR)$(MANDIR)/man$(s)/%,$(wildcard docs/*.$(s)))) \
 	  $(addprefix $(DESTDIR)$(INCDIR)/rlshim/,$(notdir $(HEADERS)) $(LOCK_HEADERS)) \
-	  $(addprefix $(DESTDIR)$(DOCDIR)/,rlshim.conf.example README.md LICENSE) $(DESTDIR)$(COMPDIR)/rlshim
-	$(Q)rmdir -p --ignore-fail-on-non-empty $(DESTDIR)$(INCDIR)/rlshim $(DESTDIR)$(DOCDIR) \
-	  $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(MANDIR)/man1 $(DESTDIR)$(MANDIR)/man3 $(DESTDIR)$(MANDIR)/man5 $(DESTDIR)$(MANDIR)/man7 $(DESTDIR)$(COMPDIR) $(DESTDIR)$(BINDIR) 2>/dev/null || true
+	  $(addprefix $(DESTDIR)$(DOCDIR)/,$(notdir $(DOCS)) $(addprefix examples/,$(notdir $(EXTRA)))) \
+	  $(DESTDIR)$(COMPDIR)/rlshim
+	$(Q)for d in $(INCDIR)/rlshim $(DOCDIR)/examples $(LIBDIR)/pkgconfig $(MANDIR)/man1 $(MANDIR)/man3 $(MANDIR)/man5 $(MANDIR)/man7 $(COMPDIR) $(BINDIR); do \
+	  [ ! -d "$(DESTDIR)/$$d" ] || (cd "$(DESTDIR)/" && rmdir -p --ignore-fail-on-non-empty ".$$d") 2>/dev/null; done; true
+
+# In a copy of the tree, so that it neither uses nor touches what is built here. A package builder runs
+# the unit tests; here "make check" does.
+deb:
+	$(Q)rm -rf build/deb && mkdir -p build/deb/rlshim-$(VERSION)
+	$(Q)tar -c --exclude=./build --exclude=./.git . | tar -x -C build/deb/rlshim-$(VERSION)
+	$(Q)cd build/deb/rlshim-$(VERSION) && DEB_BUILD_OPTIONS='nocheck parallel=2' dpkg-buildpackage -us -uc -b -d
+	$(Q)rm -rf build/deb/rlshim-$(VERSION)
+	$(Q)lintian --fail-on error build/deb/*.changes
+	@ls build/deb/*.deb
+
+APT_DEB := debhelper dpkg-dev lintian
+deps-deb:
+	@echo "Installing Debian packages with apt-get: $(APT_DEB)"
+	$(Q)DEBIAN_FRONTEND=noninteractive apt-get -q -y install --no-install-recommends $(APT_DEB) >/dev/null
+
+# What a package build runs: no root, no disks, no tools but the compiler.
+.PHONY: check-units deps-deb
+check-units: $(UNIT)
+	$(Q)$(RUN) $(sort $(UNIT))
 
 clean:
 	$(Q)rm -rf build
