@@ -82,7 +82,7 @@ help:
 ## demo       the main job, before and after, on this machine's disk (a minute)
 ## check      all tests; what cannot run here is skipped with its reason
 ## apps       databases from Debian, loaded, killed APPS_KILLS (20) times each, and checked; deps-apps
-##            installs them (check has a short form, and skips what is not installed)
+##            installs them (not part of check)
 ## deb        Debian packages in build/deb (deps-deb installs what that needs)
 ## stress     the model and the torture tests for SECONDS (default 600) each
 ## bench      paired before/after measurements with confidence intervals
@@ -208,7 +208,7 @@ SCRIPTS = $(sort $(filter-out %/lab.sh %/settles_removed.sh,$(wildcard tests/lab
 
 check: all programs $(UNIT)
 	$(Q)$(RUN) $(sort $(UNIT)) $(SCRIPTS) tests/stress/torture.sh tests/model/self_test.sh \
-	  tests/model/run.sh $(APPS)
+	  tests/model/run.sh
 
 APPS := $(filter-out %/lib.sh,$(wildcard tests/apps/*.sh))
 APPS_KILLS ?= 20
