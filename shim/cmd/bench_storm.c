@@ -121,7 +121,7 @@ static void *burst_loop(void *arg)
 
 int bench_burst(const struct bench_size *size)
 {
-    static const char *const counters[] = {"writeback_started", NULL};
+    static const char *const counters[] = {"window_started", NULL};
     uint64_t bytes = size->bytes / 2 < BURST_BYTES ? size->bytes / 2 : BURST_BYTES;
     pthread_t bulk;
     int rc;
