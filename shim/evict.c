@@ -143,9 +143,9 @@ static bool have_progress(void)
         return true;
     p = rl_raw(SYS_mmap, 0, sizeof *made, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
                0L);
-    if (p < 0 && p > -4096)
+    made = p < 0 && p > -4096 ? NULL : (struct evict_progress *)p;
+    if (made == NULL)
         return false;
-    made = (struct evict_progress *)p;
     made->pid = proc.pid;
     if (!__atomic_compare_exchange_n(&evict.progress, &none, made, false, __ATOMIC_ACQ_REL,
                                      __ATOMIC_ACQUIRE))
