@@ -105,18 +105,24 @@ static void handlers(const char *dir)
 {
     struct sigaction on = {.sa_handler = writes_in_handler, .sa_flags = SA_ONSTACK | SA_RESTART};
     stack_t own = {.ss_sp = malloc(8192), .ss_size = 8192};
-    struct itimerval every = {.it_value = {0, 2000}, .it_interval = {0, 2000}};
-    struct itimerval never = {{0, 0}, {0, 0}};
+    struct itimerval once = {.it_value = {0, 2000}};
+    struct itimerval every, never = {{0, 0}, {0, 0}};
     sigset_t mask, before;
     int state, fd = make(dir, "handlers");
 
     handler_fd = make(dir, "handled");
     sigaltstack(&own, NULL);
     sigaction(SIGALRM, &on, NULL);
-    setitimer(ITIMER_REAL, &every, NULL);
-    while (handled < 20)
+    /* Armed anew by the loop: at an interval that is shorter than the handler's write, the next
+     * signal would always be pending, and the loop never run again. */
+    for (int armed = -1; handled < 20;) {
+        if (armed != handled) {
+            armed = handled;
+            setitimer(ITIMER_REAL, &once, NULL);
+        }
         if (pwrite(fd, data, 65536, 0) != 65536)
             die("pwrite");
+    }
     setitimer(ITIMER_REAL, &never, NULL);
     printf("%d\n", (int)handled);
 
@@ -125,7 +131,7 @@ static void handlers(const char *dir)
     on.sa_flags = 0;
     sigaction(SIGALRM, &on, NULL);
     sigprocmask(SIG_BLOCK, NULL, &before);
-    every.it_value.tv_usec = every.it_interval.tv_usec = 700;
+    every = (struct itimerval){{0, 700}, {0, 700}};
     for (handled = 0; handled < 300;) {
         if (sigsetjmp(back, 1) == 0)
             setitimer(ITIMER_REAL, &every, NULL);
