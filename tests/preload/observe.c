@@ -105,8 +105,8 @@ static void handlers(const char *dir)
 {
     struct sigaction on = {.sa_handler = writes_in_handler, .sa_flags = SA_ONSTACK | SA_RESTART};
     stack_t own = {.ss_sp = malloc(8192), .ss_size = 8192};
-    struct itimerval once = {.it_value = {0, 2000}};
-    struct itimerval every, never = {{0, 0}, {0, 0}};
+    static const struct itimerval once = {.it_value = {0, 2000}};
+    static const struct itimerval every = {{0, 700}, {0, 700}}, never;
     sigset_t mask, before;
     int state, fd = make(dir, "handlers");
 
@@ -131,10 +131,10 @@ static void handlers(const char *dir)
     on.sa_flags = 0;
     sigaction(SIGALRM, &on, NULL);
     sigprocmask(SIG_BLOCK, NULL, &before);
-    every = (struct itimerval){{0, 700}, {0, 700}};
-    for (handled = 0; handled < 300;) {
-        if (sigsetjmp(back, 1) == 0)
-            setitimer(ITIMER_REAL, &every, NULL);
+    handled = 0;
+    sigsetjmp(back, 1);
+    setitimer(ITIMER_REAL, &every, NULL);
+    while (handled < 300) {
         if (pwrite(fd, data, SLOW_BYTES / 16, 0) < 0)
             die("pwrite");
         close(make(dir, "jumped"));
