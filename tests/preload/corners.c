@@ -187,8 +187,7 @@ static void a_stream_stays_one_whatever_a_child_of_vfork_does(enum replace how)
 /* --- a handler whose stack lies above that of the thread --- */
 
 static int direct;
-static volatile int hits, writing;
-static double longest;
+static volatile int hits, slow_hits, writing;
 
 static void punches(int signal)
 {
@@ -198,8 +197,7 @@ static void punches(int signal)
     if (!writing)
         return;
     fallocate(direct, PUNCH, 2 * (off_t)BIG, BLOCK);
-    if (now() - began > longest)
-        longest = now() - began;
+    slow_hits += now() - began > 0.9;
     hits++;
 }
 
@@ -251,10 +249,10 @@ static void a_handler_on_a_stack_above_does_not_wait_for_itself(void)
     pthread_create(&thread, NULL, writes, above);
     pthread_join(thread, NULL);
     setitimer(ITIMER_REAL, &never, NULL);
-    /* A gate that somebody left is forgotten after a second, so it is a second or next to nothing;
-     * a busy disk may take a second by itself, but not for every one. */
-    if (hits > 0 && longest > 0.9)
-        not_ok("a punch in a handler waited %.1f s", longest);
+    /* A gate that somebody left is forgotten after a second, and nearly every signal comes while the
+     * thread is at its gate; a busy disk may take a second by itself, but not time after time. */
+    if (slow_hits * 2 > hits)
+        not_ok("%d of %d punches in a handler waited for a second", slow_hits, hits);
     munmap(above, 64 * 1024);
     close(direct);
     unlink(path);
