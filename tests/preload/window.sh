@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# timeout: 240
+# timeout: 480
 #
 # Write-behind (writeback_window, writeback_budget): see window.h. The kernel is asked how much is
 # dirty, the counters say who saw to it, and with the setting off neither holds. On a device that
@@ -41,7 +41,7 @@ run() {
     shift
     rm -rf -- "$reports" && mkdir "$reports"
     [ "$what" = without ] || settings+=("LD_PRELOAD=$lib" "RLSHIM_REPORT=$reports")
-    out=$(timeout 60 env ${settings[@]+"${settings[@]}"} "$program" "$@" 2>&1)
+    out=$(timeout 150 env ${settings[@]+"${settings[@]}"} "$program" "$@" 2>&1)
     rc=$?
     [ "$rc" = 0 ] || not_ok "$what: $1: exit status $rc: $out"
     most=$(sed -n 's/^most \([0-9]*\) KiB$/\1/p' <<<"$out")
