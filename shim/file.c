@@ -399,7 +399,7 @@ static bool describe(int fd, struct rl_inode *inode, uint32_t gen)
     fs->writing_anywhere = fs->putting = fs->armed = fs->tail = fs->whole = 0;
     fs->whole_rate = 0;
     memset(&fs->range, 0, sizeof fs->range);
-    fs->syncing = fs->callers = fs->crowd[0] = fs->crowd[1] = fs->crowd_calls = 0;
+    memset(&fs->flush, 0, sizeof fs->flush);
     memset(&fs->pace, 0, sizeof fs->pace);
     window_reset(fs);
     settings_of(fd, fs);

@@ -28,6 +28,15 @@ enum {                     /* origin and use of a descriptor */
 
 #define FILE_WRITING 8
 
+/* Share the syncs of a file, or not: what was learnt (policy_flush.h). One thread at a time. */
+struct flush_choice {
+    bool now, best;      /* true: share */
+    uint32_t left;       /* stretches until the other way is tried again */
+    uint32_t patience;   /* and how many from then on, 0: nothing is known yet */
+    uint32_t crowd;      /* at the last trial */
+    uint64_t mean_ns[2]; /* what a call takes alone and shared, 0: not known */
+};
+
 /* What this process decided about an inode; indexed like the inode table. Plain fields are written
  * by the worker or before the entry is found by others; the rest atomically. */
 struct file_state {
@@ -44,9 +53,15 @@ struct file_state {
     uint64_t punch_delay_ns, punch_call_max_bytes, split_bytes, hold_target_ns;
     uint64_t window_bytes;
     uint8_t gate, share, punch, stat_mode, fsync_mode, preextend;
-    /* flush.c: real syncs under way; callers there; how many callers there were at one time, at the
-     * most, in this stretch of calls and the one before; calls in this stretch. */
-    uint32_t syncing, callers, crowd[2], crowd_calls;
+    struct flushes {               /* flush.c */
+        uint32_t syncing, callers; /* real syncs under way; callers there */
+        uint32_t crowd[2];         /* callers at one time, at the most: in this stretch and the last */
+        uint32_t calls[2];         /* of this stretch, alone and shared */
+        uint64_t sum_ns[2];        /* what they took */
+        uint32_t way;              /* enum flush_way */
+        uint32_t learning;         /* a thread does, and alone uses: */
+        struct flush_choice choice;
+    } flush;
     /* Calls under way that a punch must not be queued beside (announce.h): packed like the table's
      * wants, and those that do not fit or whose place is not known. */
     uint64_t writing[FILE_WRITING];

@@ -45,7 +45,7 @@ static int real_sync(int fd, enum flush_kind kind)
 
 static void counted_end(struct file_state **fs)
 {
-    rl_add_32(&(*fs)->syncing, (uint32_t)-1);
+    rl_add_32(&(*fs)->flush.syncing, (uint32_t)-1);
 }
 
 /* Counted by file, also when the thread is cancelled inside. */
@@ -53,7 +53,7 @@ static int counted_sync(const struct sync *s, enum flush_kind kind)
 {
     struct file_state *fs __attribute__((cleanup(counted_end))) = file_state(s->inode);
 
-    stat_peak(STAT_flush_running_max, rl_add_32(&fs->syncing, 1) + 1);
+    stat_peak(STAT_flush_running_max, rl_add_32(&fs->flush.syncing, 1) + 1);
     return real_sync(s->fd, kind);
 }
 
@@ -171,25 +171,47 @@ static bool is_inside(const void *here)
     return false;
 }
 
-#define CROWD_CALLS 512 /* a stretch: some seconds of one thread's syncs, less of many's */
-
-/* One more caller; how many there were at one time lately. Racing updates may lose one. */
-static uint32_t crowd_enter(struct file_state *fs)
+/* How many callers there were at one time lately, `here` being there now. Racing updates may lose
+ * one. */
+static uint32_t crowd(struct flushes *f, uint32_t here)
 {
-    uint32_t here = rl_add_32(&fs->callers, 1) + 1;
-    uint32_t most;
+    uint32_t most = rl_load_32(&f->crowd[0]), before = rl_load_32(&f->crowd[1]);
 
-    if (rl_add_32(&fs->crowd_calls, 1) >= CROWD_CALLS) {
-        rl_store_32(&fs->crowd_calls, 0);
-        rl_store_32(&fs->crowd[1], rl_load_32(&fs->crowd[0]));
-        rl_store_32(&fs->crowd[0], here);
-    }
-    most = rl_load_32(&fs->crowd[0]);
     if (here > most) {
-        rl_store_32(&fs->crowd[0], here);
+        rl_store_32(&f->crowd[0], here);
         most = here;
     }
-    return most > rl_load_32(&fs->crowd[1]) ? most : rl_load_32(&fs->crowd[1]);
+    return most > before ? most : before;
+}
+
+/* The thread that ends a stretch: `calls` of one way are over, or enough of a trial. */
+static void end_stretch(struct flushes *f, bool shared, uint32_t calls)
+{
+    uint64_t mean_ns = rl_load_64(&f->sum_ns[shared]) / calls;
+    uint32_t most = rl_load_32(&f->crowd[0]);
+
+    if (calls < FLUSH_STRETCH && !policy_flush_gives_up(&f->choice, shared, mean_ns))
+        return;
+    rl_store_32(&f->way, policy_flush_learn(&f->choice, shared, mean_ns, most));
+    rl_store_32(&f->crowd[1], most);
+    rl_store_32(&f->crowd[0], 1);
+    for (int way = 0; way < 2; way++) {
+        rl_store_64(&f->sum_ns[way], 0);
+        rl_store_32(&f->calls[way], 0);
+    }
+}
+
+/* A call beside others is over. What is counted while a stretch is ended may be lost. */
+static void learn(struct flushes *f, bool shared, uint64_t took_ns)
+{
+    uint32_t calls, idle = 0;
+
+    rl_add_64(&f->sum_ns[shared], took_ns);
+    calls = rl_add_32(&f->calls[shared], 1) + 1;
+    if ((calls == FLUSH_STRETCH || calls == FLUSH_GLIMPSE) && rl_cas_32(&f->learning, &idle, 1)) {
+        end_stretch(f, shared, calls);
+        rl_store_32(&f->learning, 0);
+    }
 }
 
 /* A caller that was jumped out of stays counted: then the file is taken for more crowded than it
@@ -197,13 +219,17 @@ static uint32_t crowd_enter(struct file_state *fs)
 static void crowd_leave(struct file_state **fs)
 {
     if (*fs != NULL)
-        rl_add_32(&(*fs)->callers, (uint32_t)-1);
+        rl_add_32(&(*fs)->flush.callers, (uint32_t)-1);
 }
 
 int flush_file(int fd, enum flush_kind kind)
 {
     struct sync s __attribute__((cleanup(leave))) = {.fd = fd, .kind = kind};
     struct file_state *fs __attribute__((cleanup(crowd_leave))) = NULL;
+    uint64_t began_ns = 0;
+    uint32_t here;
+    bool shares;
+    int r;
 
     if (__libc_single_threaded || !state_works())
         return real_sync(fd, kind);
@@ -213,15 +239,25 @@ int flush_file(int fd, enum flush_kind kind)
         return real_sync(fd, kind);
     s.inode_gen = rl_load_32(&s.inode->gen);
     fs = file_state(s.inode);
-    if (!policy_flush_shares(&(struct flush_facts){
-            .share = fs->fsync_mode == CFG_FSYNC_SHARE,
-            .inside = is_inside(&s),
-            .kind = (enum file_kind)(fs->kind - 1),
-            .crowd = crowd_enter(fs),
-        }))
-        return real_sync(fd, kind);
-    s.pid = proc.pid;
-    mine = &s.inode->flight;
-    mine_at = &s;
-    return share(&s);
+    here = rl_add_32(&fs->flush.callers, 1) + 1;
+    shares = policy_flush_shares(&(struct flush_facts){
+        .share = fs->fsync_mode == CFG_FSYNC_SHARE,
+        .inside = is_inside(&s),
+        .kind = (enum file_kind)(fs->kind - 1),
+        .way = (enum flush_way)rl_load_32(&fs->flush.way),
+        .crowd = crowd(&fs->flush, here),
+    });
+    if (here > 1 && fs->fsync_mode == CFG_FSYNC_SHARE)
+        began_ns = rl_now_ns();
+    if (shares) {
+        s.pid = proc.pid;
+        mine = &s.inode->flight;
+        mine_at = &s;
+        r = share(&s);
+    } else {
+        r = real_sync(fd, kind);
+    }
+    if (began_ns != 0 && r == 0)
+        learn(&fs->flush, shares, rl_now_ns() - began_ns);
+    return r;
 }

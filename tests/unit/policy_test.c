@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/uio.h>
 
 /* Rows say what differs from the one that is split. */
@@ -316,6 +317,10 @@ static void a_sync_is_shared_only_where_that_was_proven(void **state)
     } rows[] = {
         {{.share = true, .kind = FILE_KIND_EXT4, .crowd = 12}, true},
         {{.share = true, .kind = FILE_KIND_EXT4, .crowd = 11}, false},
+        {{.share = true, .kind = FILE_KIND_EXT4, .crowd = 2, .way = FLUSH_SHARED}, true},
+        {{.share = true, .kind = FILE_KIND_EXT4, .crowd = 99, .way = FLUSH_ALONE}, false},
+        {{.share = true, .kind = FILE_KIND_XFS, .crowd = 99, .way = FLUSH_ALONE}, false},
+        {{.share = true, .kind = FILE_KIND_TMPFS, .crowd = 99, .way = FLUSH_SHARED}, false},
         {{.share = true, .kind = FILE_KIND_XFS}, true},
         {{.share = true, .kind = FILE_KIND_BTRFS}, true},
         {{.share = true, .kind = FILE_KIND_TMPFS}, false},
@@ -335,9 +340,49 @@ static void a_sync_is_shared_only_where_that_was_proven(void **state)
     assert_false(policy_flush_told(5, 6));
 }
 
+/* So many stretches of a file where a call takes alone_ns alone and shared_ns shared; how many of them
+ * were shared. */
+static unsigned stretches(struct flush_choice *c, enum flush_way *way, unsigned count,
+                          uint64_t alone_ns, uint64_t shared_ns, uint32_t crowd)
+{
+    unsigned shared = 0;
+
+    for (unsigned i = 0; i < count; i++) {
+        bool shares = *way == FLUSH_SHARED;
+
+        shared += shares;
+        *way = policy_flush_learn(c, shares, shares ? shared_ns : alone_ns, crowd);
+    }
+    return shared;
+}
+
+static void syncs_are_shared_where_a_call_takes_less_then(void **state)
+{
+    struct flush_choice c = {.patience = 0};
+    enum flush_way way = FLUSH_SHARED; /* the guess on XFS */
+
+    (void)state;
+    /* A cheap flush: a tenth of a shared one. Tried at once, found, and hardly ever doubted. */
+    assert_in_range(stretches(&c, &way, 3, 20000, 200000, 4), 1, 2);
+    assert_in_range(stretches(&c, &way, 1000, 20000, 200000, 4), 1, 17);
+    assert_true(policy_flush_gives_up(&c, true, 31000) && !policy_flush_gives_up(&c, true, 29000));
+    assert_false(policy_flush_gives_up(&c, false, 1000000)); /* that is the disk, not the way */
+    /* The disk is another one now, or others write to it: found at the next trial. */
+    assert_in_range(stretches(&c, &way, 1000, 2000000, 500000, 4), 900, 999);
+
+    /* As good as each other: stays, and tries ever more rarely. */
+    memset(&c, 0, sizeof c);
+    way = FLUSH_ALONE;
+    assert_in_range(stretches(&c, &way, 1000, 100000, 99000, 4), 1, 25);
+    /* A crowd that grew is asked at once. */
+    assert_in_range(stretches(&c, &way, 10, 100000, 50000, 32), 8, 10);
+    assert_true(c.best);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(syncs_are_shared_where_a_call_takes_less_then),
         cmocka_unit_test(the_far_end_of_ext4_is_only_for_the_kernel_to_judge),
         cmocka_unit_test(a_sync_is_shared_only_where_that_was_proven),
         cmocka_unit_test(a_punch_is_deferred_only_when_everything_allows_it),
