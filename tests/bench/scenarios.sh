@@ -35,11 +35,15 @@ for scenario_fs in ext4 btrfs; do
         SCENARIOS+=("delete-$scenario_kind-$scenario_fs")
     done
 done
+for scenario_fs in ext4 xfs btrfs; do
+    SCENARIOS+=("commits-1-$scenario_fs" "commits-4-$scenario_fs" "commits-32-$scenario_fs")
+done
 SCENARIOS+=(delete-until-free delete-beside-reads write-then-size-xfs)
 SCENARIOS+=(pread-instructions pread-cached open-close create-existing create-new unlink-small start-up)
 OPTIONAL_SCENARIOS='^floor-' # only when asked for by name
 QUICK_SCENARIOS='^(named|unlinked)-|^(pread|open|create|start|unlink-small)|^punch-.*-ext4'
 THROTTLED_SCENARIOS='^(named|unlinked|private|gate-.*|floor)-'
+SLOW_FLUSH_SCENARIOS='^commits-'
 ANYWHERE_SCENARIOS='^(pread-.*|start-up)$'
 
 # What ext4 reaches without pre-extension: an extending direct write holds the lock for its I/O.
@@ -146,6 +150,24 @@ define_delete() { # unlink|rename|close DIR
         'until the space is free|freed_ms|1|ms|ratio|low <= 1.05')
 }
 
+# The targets are those of a disk whose flush takes a millisecond. On one where it costs next to nothing
+# (--dir) there is less to gain.
+define_commits() { # THREADS FS DIR
+    local rate='low >= 1.3' p99='low <= 1'
+    A_CMD=("$committers" --json --dir "$3" --seconds "$SECONDS_EACH" --threads "$1")
+    B_CMD=("${A_CMD[@]}")
+    A_IS="$1 threads append 4 KiB to one file and fdatasync it, no shim" B_IS='the same with the shim'
+    A_WANTS=plain B_WANTS=flush_shared
+    case $1-$2 in
+    1-*) rate='high >= 0.98' B_WANTS=loaded ;;
+    32-xfs) rate='low >= 1.1' ;;
+    32-*) rate='low >= 2' p99='high <= 0.5' ;;
+    esac
+    METRICS=("commits|commits_s|1|/s|ratio|$rate"
+        "p99 of a commit|p99_ms|1|ms|ratio|$p99"
+        'worst commit|worst_ms|1|ms|ratio|')
+}
+
 define_scenario() { # NAME DIR
     A_ENV=() B_ENV=() A_CMD=() B_CMD=() METRICS=() WHOLE='' A_WANTS='' B_WANTS=''
     case $1 in
@@ -198,6 +220,10 @@ define_scenario() { # NAME DIR
         A_WANTS=plain B_WANTS=truncate_elided
         METRICS=('loops with ftruncate, share of those without|ratio|100|%|ratio|high >= 1 && b >= 80'
             'loops with ftruncate|with_per_s|1|/s|ratio|')
+        ;;
+    commits-*)
+        [[ $1 =~ ^commits-([0-9]+)-([a-z0-9]+)$ ]] || return 1
+        define_commits "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}" "$2"
         ;;
     vfsmix-*) define_vfsmix "${1#*-}" "$2" ;;
     pread-instructions)
