@@ -11,13 +11,6 @@
 #include <unistd.h>
 #include "bench.h"
 
-static uint64_t cpu_now_ns(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
 int main(int argc, char **argv)
 {
     char dir[PATH_MAX - 32], path[PATH_MAX];
@@ -32,14 +25,14 @@ int main(int argc, char **argv)
         return 2;
     if (mkdir(dir, 0700))
         bench_die(dir);
-    uint64_t begin = bench_now_ns(), cpu = cpu_now_ns();
+    uint64_t begin = bench_now_ns(), cpu = bench_cpu_ns();
     for (unsigned long i = 0; i < count; i++) {
         snprintf(path, sizeof(path), "%s/%lu", dir, existing ? 0 : i);
         int fd = open(path, O_WRONLY | O_CREAT, 0600);
         if (fd < 0 || close(fd))
             bench_die(path);
     }
-    cpu = cpu_now_ns() - cpu;
+    cpu = bench_cpu_ns() - cpu;
     uint64_t took_ns = bench_now_ns() - begin;
     for (unsigned long i = 0; i < (existing ? 1 : count); i++) {
         snprintf(path, sizeof(path), "%s/%lu", dir, i);
