@@ -22,54 +22,22 @@
 #include "tail.h"
 #include "whole.h"
 #include "worker_impl.h"
-#include "zeros.h"
 
-#define GATE_LIMIT_NS   1000000000u /* longest wait for pieces: a limit may stop one for 0.1 s */
-#define URGENT_GATE_NS  5000000u    /* this long: its caller may be a handler inside such a piece */
-#define GATE_POLL_NS    1000000u
-#define RETRY_NS        100000000u /* after a punch that could not be applied */
-#define URGENT_RETRY_NS 10000000u  /* the same while somebody waits for it */
-#define TRIES_MAX       10
-#define LOOK_FIRST_NS   50000u /* between looks at calls that began before a file was on; doubles */
-#define LOOK_MOST_NS    5000000u
-#define SLEEP_MAX_NS    50000000u /* orders from outside (rlshim off, the family) wake nobody */
-
-/* A file with deferral on. Worker only. */
-struct job {
-    struct rl_inode *inode; /* NULL: free */
-    struct file_state *fs;
-    uint64_t dev, ino;
-    int fd; /* reference to the file in the worker's table */
-    bool in_pass;
-    bool out; /* span is being applied or waits for the gate */
-    bool urgent;
-    bool told;      /* a lost punch was logged */
-    bool hurried;   /* the pass: somebody waits for it */
-    bool postponed; /* something of this pass could not be applied: the pass is not over */
-    bool requested; /* at the gate */
-    bool inside;
-    rl_ticket ticket;
-    struct rl_span span;
-    uint64_t gate_ns;       /* when the gate was requested */
-    uint32_t gate_seq;      /* of the gate when it was last seen to move, and */
-    uint64_t gate_moved_ns; /* when that was */
-    uint64_t used_ns;       /* when there was last something to do */
-    uint64_t retry_ns;      /* nothing before this, 0 none */
-    unsigned tries;         /* failed in a row */
-    uint32_t since;         /* the look (inflight.h) whose calls must be over first; 0: they are */
-    uint64_t look_ns;       /* when to look again, and */
-    uint64_t look_after_ns; /* how long to wait then */
-};
+#define GATE_LIMIT_NS  1000000000u /* longest wait for pieces: a limit may stop one for 0.1 s */
+#define URGENT_GATE_NS 5000000u    /* this long: its caller may be a handler inside such a piece */
+#define GATE_POLL_NS   1000000u
+#define LOOK_FIRST_NS  50000u /* between looks at calls that began before a file was on; doubles */
+#define LOOK_MOST_NS   5000000u
+#define SLEEP_MAX_NS   50000000u /* orders from outside (rlshim off, the family) wake nobody */
 
 static struct job jobs[WORKER_FILES];
 _Static_assert(WORKER_FILES == KEEPER_FILES, "a keeper has room for all");
 static int pidfd;
-static bool have_ring;
 
 void worker_loop_forked(void)
 {
     memset(jobs, 0, sizeof jobs);
-    have_ring = false;
+    worker_apply_forked();
     keeper_forked();
 }
 
@@ -214,97 +182,6 @@ static void answer(uint64_t ask)
         stat_add(STAT_evidence_refused, 1);
     }
     rl_store_32(&fs->asked, 0);
-}
-
-static void punch_failed(struct job *job, long error)
-{
-    if (zeros_write(job->fd, job->span.start, job->span.end) == 0) {
-        stat_add(STAT_punch_zeroed, 1);
-        rl_drain_applied(&job->inode->table, &proc.arena->pool, &job->span);
-        job->tries = 0;
-    } else if (++job->tries >= TRIES_MAX) {
-        stat_add(STAT_punch_dropped, 1);
-        if (!job->told) /* once a file */
-            log_line(CFG_LOG_ERROR, LOG_S("a hole punch answered earlier could not be applied ("),
-                     LOG_ERRNO(-error), LOG_S("): inode "), LOG_ID(job->ino), LOG_S(", bytes "),
-                     LOG_ID(job->span.start), LOG_S(" to "), LOG_ID(job->span.end),
-                     LOG_S(" may hold old data; set punch = sync for this file"));
-        job->told = true;
-        rl_drain_applied(&job->inode->table, &proc.arena->pool, &job->span);
-    } else {
-        stat_add(STAT_punch_postponed, 1);
-        rl_drain_postponed(&job->inode->table, &proc.arena->pool, &job->span);
-        job->retry_ns = rl_now_ns() + (job->urgent ? URGENT_RETRY_NS : RETRY_NS);
-        job->postponed = true;
-    }
-    rl_store_32(&job->fs->never, STAT_punch_no_fs); /* this file does not take late punches */
-    rl_table_close(&job->inode->table, rl_load_32(&job->inode->table.act));
-}
-
-/* btrfs leaves the times alone when it is asked to punch what is a hole already; but a stat may
- * have shown them moved while the punch was queued, and they must not go back. */
-static void move_times(struct job *job)
-{
-    static const struct timespec now[2] = {{0, UTIME_OMIT}, {0, UTIME_NOW}};
-    uint64_t queued_ns = rl_load_64(&job->fs->queued_at_ns);
-    struct stat st;
-
-    if (rl_raw(SYS_fstat, job->fd, &st) == 0 &&
-        (uint64_t)st.st_mtim.tv_sec * 1000000000u + (uint64_t)st.st_mtim.tv_nsec < queued_ns &&
-        rl_raw(SYS_utimensat, job->fd, NULL, now, 0) != 0)
-        job->fs->stat_mode = CFG_STAT_SETTLE; /* not the owner: show what is there */
-}
-
-static void punched(struct job *job, long result)
-{
-    if (job->inside)
-        rl_gate_leave_exclusive(&job->inode->gate, job->ticket);
-    job->inside = false;
-    job->out = false;
-    stat_add(STAT_punch_applied_calls, 1);
-    if (result != 0) {
-        punch_failed(job, result);
-        return;
-    }
-    stat_add(STAT_punch_applied_bytes, job->span.end - job->span.start);
-    if (job->fs->kind == FILE_KIND_BTRFS + 1)
-        move_times(job);
-    job->tries = 0;
-    rl_drain_applied(&job->inode->table, &proc.arena->pool, &job->span);
-}
-
-static long plain_punch(const struct job *job)
-{
-    long r;
-
-    while ((r = rl_raw(SYS_fallocate, job->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                       job->span.start, job->span.end - job->span.start)) == -EINTR)
-        ;
-    stat_add(STAT_plain_calls, 1);
-    return r;
-}
-
-static void apply(struct job *const *ready, int n)
-{
-    struct ring_punch punch[RING_BATCH];
-
-    for (int i = 0; i < n; i++)
-        punch[i] = (struct ring_punch){.fd = ready[i]->fd,
-                                       .off = (off_t)ready[i]->span.start,
-                                       .len = (off_t)(ready[i]->span.end - ready[i]->span.start),
-                                       .result = 1};
-    if (have_ring && ring_run(punch, n)) {
-        stat_add(STAT_ring_calls, (uint64_t)n);
-        stat_add(STAT_ring_submissions, 1);
-    } else if (have_ring) {
-        ring_close();
-        have_ring = false;
-    }
-    for (int i = 0; i < n; i++) {
-        if (punch[i].result == 1 || punch[i].result == -EINTR || punch[i].result == -EAGAIN)
-            punch[i].result = (int)plain_punch(ready[i]);
-        punched(ready[i], punch[i].result);
-    }
 }
 
 static bool has_wants(const struct rl_table *t)
@@ -491,7 +368,7 @@ static bool work(uint64_t now_ns, uint64_t *wake_ns, struct rl_gate **gate)
             *wake_ns = due_ns;
     }
     if (n > 0)
-        apply(ready, n);
+        worker_apply(ready, n);
     show_queue();
     control_quiet();
     return n > 0;
@@ -578,9 +455,7 @@ int worker_main(void *arg)
     } else {
         pidfd = (int)rl_raw(SYS_pidfd_open, proc.pid, 0);
         log_worker((uint32_t)rl_raw(SYS_gettid));
-        have_ring = ring_open();
-        if (!have_ring)
-            stat_add(STAT_ring_refused, 1);
+        worker_apply_starts();
     }
     do {
         struct rl_gate *gate;
@@ -607,8 +482,7 @@ int worker_main(void *arg)
     }
     keeper_leave();
     log_worker(0);
-    ring_close();
-    have_ring = false;
+    worker_apply_ends();
     rl_raw(SYS_close, pidfd);
     return 0;
 }
