@@ -91,7 +91,7 @@ tests_of() {
     if [ "$1" -eq 0 ]; then
         echo ranges_test range_table_test range_interleave_test range_life_interleave_test range_torture gate_test \
             gate_torture inode_table_test inode_interleave_test single_flight_interleave_test \
-            range_lock_test range_lock_interleave_test range_lock_torture leftover_test name_table_test
+            range_lock_test queue_test range_lock_interleave_test range_lock_torture leftover_test name_table_test
     elif [ "$1" -le 21 ]; then
         echo ranges_test range_table_test range_interleave_test range_life_interleave_test range_torture
     elif [ "$1" -le 30 ]; then
