@@ -98,7 +98,7 @@ static bool same_link(const char *a, const char *b)
 
 static long open_image(void)
 {
-    size_t bytes = (size_t)(keeper_image_end - keeper_image);
+    size_t bytes = (uintptr_t)keeper_image_end - (uintptr_t)keeper_image;
     long fd = rl_raw(SYS_memfd_create, "rlshim-keeper", MFD_CLOEXEC | MFD_EXEC);
     size_t done = 0;
 

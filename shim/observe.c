@@ -54,7 +54,7 @@ bool observe_start(const struct settings *s)
     long p = rl_raw(SYS_mmap, NULL, sizeof *observation, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0L);
 
-    if (p < 0 && p > -4096)
+    if ((unsigned long)p > -4096UL)
         return false;
     observation = (struct observation *)p;
     observation->text_used = 1;  /* 0 means none */

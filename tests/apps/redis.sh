@@ -76,9 +76,15 @@ for name in names:
     print(name)
 END
     app_compare "$app_work/found" || return 1
-    redis-cli -s "$APP_DIR/socket" save >/dev/null && app_stop "$SERVER" || { echo "it does not end" >&2; return 1; }
-    redis-check-rdb "$APP_DIR/dump.rdb" >"$app_work/checked" 2>&1 &&
-        redis-check-aof "$APP_DIR"/appendonlydir/*.manifest >>"$app_work/checked" 2>&1 || { cat "$app_work/checked" >&2; return 1; }
+    if ! redis-cli -s "$APP_DIR/socket" save >/dev/null || ! app_stop "$SERVER"; then
+        echo "it does not end" >&2
+        return 1
+    fi
+    if ! redis-check-rdb "$APP_DIR/dump.rdb" >"$app_work/checked" 2>&1 ||
+        ! redis-check-aof "$APP_DIR"/appendonlydir/*.manifest >>"$app_work/checked" 2>&1; then
+        cat "$app_work/checked" >&2
+        return 1
+    fi
 }
 
 app_main

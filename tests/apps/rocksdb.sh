@@ -96,10 +96,10 @@ recover_and_check() {
     app_run python3 "$app_work/db.py" "$APP_DIR" check >"$app_work/found" 2>>"$app_work/log"
     wait "$APP_PID" || { tail -n 5 "$app_work/log" >&2; return 1; }
     app_compare "$app_work/found" || return 1
-    ldb --db="$APP_DIR/db" checkconsistency >"$app_work/checked" 2>&1 && grep -q OK "$app_work/checked" || {
+    if ! ldb --db="$APP_DIR/db" checkconsistency >"$app_work/checked" 2>&1 || ! grep -q OK "$app_work/checked"; then
         cat "$app_work/checked" >&2
         return 1
-    }
+    fi
     sst_dump --file="$APP_DIR/db" --command=verify >"$app_work/checked" 2>&1 &&
         ! grep -iE 'corrupt|mismatch|not OK' "$app_work/checked" >&2
 }

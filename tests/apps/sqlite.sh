@@ -73,7 +73,10 @@ for name, body in db.execute("select name, body from t"):
 db.execute("pragma wal_checkpoint(truncate)")
 db.execute("pragma journal_mode=delete")
 END
-    wait "$APP_PID" && [ "$(cat "$app_work/said")" = ok ] || { cat "$app_work/said" >&2; return 1; }
+    if ! wait "$APP_PID" || [ "$(cat "$app_work/said")" != ok ]; then
+        cat "$app_work/said" >&2
+        return 1
+    fi
     app_compare "$app_work/found"
 }
 

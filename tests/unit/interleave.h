@@ -115,6 +115,14 @@ static void il_entry(int who)
     _longjmp(il.back, 1);
 }
 
+static void il_enter(int who)
+{
+    if (il.begun[who])
+        _longjmp(il.at[who], 1);
+    il.begun[who] = true;
+    setcontext(&il.ctx[who]);
+}
+
 /* Lets one actor make at most `steps` atomic operations. */
 static void il_run(int who, long steps)
 {
@@ -122,12 +130,8 @@ static void il_run(int who, long steps)
         return;
     il.running = who;
     il.budget = steps;
-    if (_setjmp(il.back) == 0) {
-        if (il.begun[who])
-            _longjmp(il.at[who], 1);
-        il.begun[who] = true;
-        setcontext(&il.ctx[who]);
-    }
+    if (_setjmp(il.back) == 0)
+        il_enter(il.running);
     il.running = -1;
     if (il_now->at_switch != NULL)
         il_now->at_switch();
