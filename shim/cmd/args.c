@@ -8,10 +8,20 @@
 
 struct parse {
     const char *cmd;
+    const struct argp_option *options;
     int (*take)(int key, char *value, void *to);
     void *to;
-    int status; /* -1 so far */
+    int *program; /* NULL: arguments are the command's */
+    int status;   /* -1 so far */
 };
+
+static int bad_option(const struct parse *p, const char *arg)
+{
+    for (const struct argp_option *o = p->options; o->name != NULL; o++)
+        if (strncmp(arg, "--", 2) == 0 && strcmp(arg + 2, o->name) == 0 && o->arg != NULL)
+            return misuse(p->cmd, "--%s needs %s", o->name, o->arg);
+    return misuse(p->cmd, "there is no option '%.80s', or it takes no value", arg);
+}
 
 static error_t parse_one(int key, char *value, struct argp_state *state)
 {
@@ -26,10 +36,14 @@ static error_t parse_one(int key, char *value, struct argp_state *state)
     case ARGP_KEY_ERROR:
         /* getopt has gone past what it did not like. */
         if (p->status < 0)
-            p->status = misuse(p->cmd, "'%.80s' is not an option, or needs a value",
-                               state->argv[state->next > 0 ? state->next - 1 : 0]);
+            p->status = bad_option(p, state->argv[state->next > 0 ? state->next - 1 : 0]);
         return 0;
     case ARGP_KEY_ARG:
+        if (p->program != NULL) {
+            *p->program = state->next - 1;
+            state->next = state->argc;
+            return 0;
+        }
         key = 0;
         break;
     case ARGP_KEY_INIT:
@@ -49,11 +63,12 @@ static error_t parse_one(int key, char *value, struct argp_state *state)
     return ECANCELED;
 }
 
-int args_parse(int argc, char **argv, const struct argp_option *options, bool program,
-               int (*take)(int key, char *value, void *to), void *to)
+static int parse(int argc, char **argv, const struct argp_option *options,
+                 int (*take)(int key, char *value, void *to), void *to, int *program)
 {
     static struct argp_option all[32];
-    struct parse p = {.cmd = argv[0], .take = take, .to = to, .status = -1};
+    struct parse p = {
+        .cmd = argv[0], .options = all, .take = take, .to = to, .program = program, .status = -1};
     struct argp argp = {.options = all, .parser = parse_one};
     int n = 0;
 
@@ -62,9 +77,52 @@ int args_parse(int argc, char **argv, const struct argp_option *options, bool pr
         all[n] = options[n];
     all[n] = (struct argp_option){.name = "help", .key = 'h'};
     if (argp_parse(&argp, argc, argv,
-                   ARGP_NO_ERRS | ARGP_NO_EXIT | ARGP_NO_HELP | (program ? ARGP_IN_ORDER : 0), NULL,
-                   &p) != 0 &&
+                   ARGP_NO_ERRS | ARGP_NO_EXIT | ARGP_NO_HELP |
+                       (program != NULL ? ARGP_IN_ORDER : 0),
+                   NULL, &p) != 0 &&
         p.status < 0)
         p.status = misuse(argv[0], "its arguments could not be understood");
     return p.status;
+}
+
+int args_parse(int argc, char **argv, const struct argp_option *options,
+               int (*take)(int key, char *value, void *to), void *to)
+{
+    return parse(argc, argv, options, take, to, NULL);
+}
+
+int args_parse_program(int argc, char **argv, const struct argp_option *options,
+                       int (*take)(int key, char *value, void *to), void *to, int *program)
+{
+    *program = argc;
+    return parse(argc, argv, options, take, to, program);
+}
+
+struct one_pid {
+    const char *cmd;
+    unsigned *pid;
+};
+
+static int take_pid(int key, char *value, void *to)
+{
+    struct one_pid *one = to;
+    uint64_t pid;
+
+    (void)key; /* there are no options */
+    if (*one->pid != 0)
+        return misuse(one->cmd, "it takes one process number");
+    if (!parse_number(value, INT32_MAX, &pid) || pid == 0)
+        return misuse(one->cmd, "'%.80s' is not a process number", value);
+    *one->pid = (unsigned)pid;
+    return 0;
+}
+
+int args_pid(int argc, char **argv, unsigned *pid)
+{
+    struct one_pid one = {argv[0], pid};
+    int status;
+
+    *pid = 0;
+    status = args_parse(argc, argv, NULL, take_pid, &one);
+    return status < 0 && *pid == 0 ? misuse(argv[0], "it takes one process number") : status;
 }

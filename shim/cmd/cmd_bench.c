@@ -452,7 +452,7 @@ int cmd_bench(int argc, char **argv)
     const struct loaded *l;
     char line[2048];
     bool known_fs = false;
-    int status = args_parse(argc, argv, options, false, take, NULL);
+    int status = args_parse(argc, argv, options, take, NULL);
 
     if (status >= 0)
         return status;

@@ -234,7 +234,7 @@ int cmd_check(int argc, char **argv)
     opt.app = calloc((size_t)argc + 1, sizeof *opt.app);
     if (opt.path == NULL || opt.app == NULL)
         return fail(argv[0], "no memory");
-    status = args_parse(argc, argv, options, false, take, NULL);
+    status = args_parse(argc, argv, options, take, NULL);
     if (status >= 0)
         return status;
     fine = check_config(opt.apps, opt.app);

@@ -161,7 +161,7 @@ int cmd_report(int argc, char **argv)
     opt.after = calloc((size_t)argc, sizeof *opt.after);
     if (opt.before == NULL || opt.after == NULL)
         return fail(argv[0], "no memory");
-    status = args_parse(argc, argv, options, false, take, NULL);
+    status = args_parse(argc, argv, options, take, NULL);
     if (status >= 0)
         return status;
     if (opt.nafter == 0)

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "args.h"
 #include "cmd.h"
 #include "program.h"
 
@@ -55,34 +56,41 @@ static bool absolute(const char *given, char *buf, size_t n)
     return fits;
 }
 
+struct wishes {
+    const char *cmd, *library;
+};
+
+static int take(int key, char *value, void *to)
+{
+    struct wishes *w = to;
+    char *variable;
+
+    if (key == 'l') {
+        w->library = value;
+        return 0;
+    }
+    variable = setting_variable(w->cmd, value);
+    if (variable == NULL)
+        return EXIT_USAGE;
+    putenv(variable);
+    return 0;
+}
+
 int cmd_run(int argc, char **argv)
 {
-    const char *cmd = argv[0];
-    const char *given = NULL;
+    static const struct argp_option options[] = {
+        {.name = "set", .key = 's', .arg = "KEY=VALUE"},
+        {.name = "library", .key = 'l', .arg = "FILE"},
+        {0},
+    };
+    const char *cmd = argv[0], *given;
+    struct wishes w = {.cmd = cmd};
     char library[4096];
-    char *variable;
-    int i, rc;
+    int i, rc = args_parse_program(argc, argv, options, take, &w, &i);
 
-    for (i = 1; i < argc && argv[i][0] == '-'; i++) {
-        if (strcmp(argv[i], "--") == 0) {
-            i++;
-            break;
-        }
-        if (strcmp(argv[i], "--set") == 0) {
-            if (i + 1 == argc)
-                return misuse(cmd, "--set needs KEY=VALUE");
-            variable = setting_variable(cmd, argv[++i]);
-            if (variable == NULL)
-                return EXIT_USAGE;
-            putenv(variable);
-        } else if (strcmp(argv[i], "--library") == 0) {
-            if (i + 1 == argc)
-                return misuse(cmd, "--library needs the path of a librlshim.so");
-            given = argv[++i];
-        } else {
-            return misuse(cmd, "there is no option '%.80s'", argv[i]);
-        }
-    }
+    if (rc >= 0)
+        return rc;
+    given = w.library;
     if (i == argc)
         return misuse(cmd, "no program was given");
     if (strcmp(cmd, "observe") == 0)

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "../tune.h"
+#include "args.h"
 #include "cmd.h"
 #include "target.h"
 
@@ -107,41 +108,58 @@ static int order(const char *cmd, unsigned pid, struct rl_order *o, const char *
     return status;
 }
 
+struct wanted {
+    const char *cmd;
+    uint64_t pid; /* 0: not given yet */
+    size_t used;
+    struct rl_order *order;
+};
+
+static int take(int key, char *value, void *to)
+{
+    struct wanted *w = to;
+    const char *equal = strchr(value, '=');
+    char *variable;
+    size_t n;
+    int row;
+
+    (void)key; /* there are no options */
+    if (w->pid == 0)
+        return parse_number(value, INT32_MAX, &w->pid) && w->pid != 0
+                   ? 0
+                   : misuse(w->cmd, "'%.80s' is not a process number", value);
+    variable = setting_variable(w->cmd, value);
+    if (variable == NULL)
+        return EXIT_USAGE;
+    free(variable);
+    row = setting_row(value, (size_t)(equal - value));
+    if (!tune_may(row))
+        return misuse(w->cmd,
+                      strcmp(cfg_rows[row].key, "mode") == 0
+                          ? "%s is read when a program starts; 'rlshim off' and 'rlshim on' switch "
+                            "a running one"
+                          : "%s is read when a program starts; in a running one it cannot be "
+                            "changed",
+                      cfg_rows[row].key);
+    n = (size_t)snprintf(w->order->set + w->used, sizeof w->order->set - w->used, "%s=%s\n",
+                         cfg_rows[row].key, equal + 1);
+    if (n >= sizeof w->order->set - w->used || strchr(value, '\n') != NULL)
+        return misuse(w->cmd, "that is too much at a time");
+    w->used += n;
+    return 0;
+}
+
 int cmd_set(int argc, char **argv)
 {
     static struct rl_order o;
-    size_t used = 0;
-    uint64_t pid;
+    struct wanted w = {.cmd = argv[0], .order = &o};
+    int status = args_parse(argc, argv, NULL, take, &w);
 
-    if (argc < 3)
+    if (status >= 0)
+        return status;
+    if (w.used == 0)
         return misuse(argv[0], "it takes a process number and KEY=VALUE");
-    if (!parse_number(argv[1], INT32_MAX, &pid) || pid == 0)
-        return misuse(argv[0], "'%.80s' is not a process number", argv[1]);
-    for (int i = 2; i < argc; i++) {
-        char *variable = setting_variable(argv[0], argv[i]);
-        const char *equal = strchr(argv[i], '=');
-        size_t n;
-        int row;
-
-        if (variable == NULL)
-            return EXIT_USAGE;
-        free(variable);
-        row = setting_row(argv[i], (size_t)(equal - argv[i]));
-        if (!tune_may(row))
-            return misuse(argv[0],
-                          strcmp(cfg_rows[row].key, "mode") == 0
-                              ? "%s is read when a program starts; 'rlshim off' and 'rlshim on' "
-                                "switch a running one"
-                              : "%s is read when a program starts; in a running one it cannot be "
-                                "changed",
-                          cfg_rows[row].key);
-        n = (size_t)snprintf(o.set + used, sizeof o.set - used, "%s=%s\n", cfg_rows[row].key,
-                             equal + 1);
-        if (n >= sizeof o.set - used || strchr(argv[i], '\n') != NULL)
-            return misuse(argv[0], "that is too much at a time");
-        used += n;
-    }
-    return order(argv[0], (unsigned)pid, &o, "the settings hold");
+    return order(argv[0], (unsigned)w.pid, &o, "the settings hold");
 }
 
 /* --- reload --- */
@@ -231,16 +249,14 @@ int cmd_reload(int argc, char **argv)
 {
     static struct rl_order o;
     char what[1200];
-    uint64_t pid;
-    int status;
+    unsigned pid;
+    int status = args_pid(argc, argv, &pid);
 
-    if (argc != 2)
-        return misuse(argv[0], "it takes one process number");
-    if (!parse_number(argv[1], INT32_MAX, &pid) || pid == 0)
-        return misuse(argv[0], "'%.80s' is not a process number", argv[1]);
-    status = find_file(argv[0], (unsigned)pid, o.file, sizeof o.file);
+    if (status >= 0)
+        return status;
+    status = find_file(argv[0], pid, o.file, sizeof o.file);
     if (status != EXIT_WORKED)
         return status;
     snprintf(what, sizeof what, "%s is in force", o.file);
-    return order(argv[0], (unsigned)pid, &o, what);
+    return order(argv[0], pid, &o, what);
 }

@@ -497,7 +497,7 @@ int cmd_stat(int argc, char **argv)
     double interval = 0;
     struct stats_page page;
     char path[8192], *end, **word = opt.word;
-    int status = args_parse(argc, argv, options, false, take, NULL);
+    int status = args_parse(argc, argv, options, take, NULL);
     int words;
 
     if (status >= 0)

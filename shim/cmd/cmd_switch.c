@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "args.h"
 #include "cmd.h"
 #include "target.h"
 
@@ -24,15 +25,10 @@ int cmd_switch(int argc, char **argv)
 {
     struct target t = {.cmd = argv[0], .mem = -1};
     uint32_t value = strcmp(argv[0], "off") == 0;
-    uint64_t pid;
-    int status;
+    int status = args_pid(argc, argv, &t.pid);
 
-    if (argc != 2)
-        return misuse(argv[0],
-                      argc < 2 ? "no process number was given" : "it takes one process number");
-    if (!parse_number(argv[1], INT32_MAX, &pid) || pid == 0)
-        return misuse(argv[0], "'%.80s' is not a process number", argv[1]);
-    t.pid = (unsigned)pid;
+    if (status >= 0)
+        return status;
     status = target_find(&t);
     if (status == EXIT_WORKED) {
         if (!target_put_32(&t, t.done, 0) || !target_put_32(&t, t.control, value))

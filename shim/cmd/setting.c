@@ -38,7 +38,7 @@ char *setting_variable(const char *cmd, const char *arg)
     int row;
 
     if (len == 0 || len > 100) {
-        misuse(cmd, "--set needs KEY=VALUE, as in --set punch_delay=5ms, not '%.80s'", arg);
+        misuse(cmd, "a setting is KEY=VALUE, as in punch_delay=5ms, not '%.80s'", arg);
         return NULL;
     }
     if (equal[1] == '\0') {

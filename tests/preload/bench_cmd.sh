@@ -41,7 +41,7 @@ complains() { # complains STATUS PATTERN ARGUMENT...: one line on stderr, nothin
 
 complains 2 "no directory"
 complains 2 "one directory" /tmp /var
-complains 2 "'--fast' is not an option" --fast /tmp
+complains 2 "no option '--fast'" --fast /tmp
 complains 2 "from 0.1 to 5" --seconds 9 /tmp
 complains 2 "'banana' is not a value" --set punch=banana /tmp
 complains 1 "/absent" --library "$lib" "$out/absent"

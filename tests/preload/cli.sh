@@ -61,15 +61,16 @@ complains 2 "no command 'fly'" "$rlshim" fly
 complains 2 "no command" "$rlshim" $'fly\nnow'
 complains 2 "no program" "$rlshim" run
 complains 2 "no program" "$rlshim" run --
+complains 2 "no option" "$rlshim" observe --library=x --bogus true
 complains 2 "no option '--fast'" "$rlshim" run --fast true
 complains 2 "KEY=VALUE" "$rlshim" run --set
 complains 2 "KEY=VALUE" "$rlshim" run --set punch true
 complains 2 "no value" "$rlshim" run --set punch= true
 complains 2 "no setting 'colour'" "$rlshim" run --set colour=red true
 complains 2 "'banana' is not a value" "$rlshim" run --set punch=banana true
-complains 2 "librlshim.so" "$rlshim" run --library
+complains 2 "--library needs FILE" "$rlshim" run --library
 complains 1 "/nonexistent" "$rlshim" run --library /nonexistent true
-complains 2 "not an option" "$rlshim" check --all
+complains 2 "no option" "$rlshim" check --all
 complains 2 "a PID, or --all" "$rlshim" stat
 complains 2 "not a process number" "$rlshim" stat 12x
 complains 2 "not a process number" "$rlshim" stat 99999999999999999999
@@ -77,12 +78,12 @@ complains 2 "number of seconds" "$rlshim" stat 1 never
 complains 2 "number of lines" "$rlshim" stat 1 1 0
 complains 2 "INTERVAL and a COUNT" "$rlshim" stat --all 1 2 3
 complains 2 "takes no INTERVAL" "$rlshim" stat --prometheus --all 1
-complains 2 "is not an option" "$rlshim" stat --fast 1
+complains 2 "no option" "$rlshim" stat --fast 1
 complains 1 "no directory with counters" "$rlshim" stat 1
 complains 1 "/nonexistent" "$rlshim" stat --dir /nonexistent --all
 complains 1 "no process" "$rlshim" off 2147483647
-complains 2 "no process number" "$rlshim" off
-complains 2 "not a process number" "$rlshim" on -1
+complains 2 "one process number" "$rlshim" off
+complains 2 "no option" "$rlshim" on -1
 complains 2 "not a process number" "$rlshim" off 0
 complains 1 "does not run with librlshim.so" "$rlshim" off $$
 complains 2 "no file" "$rlshim" report
