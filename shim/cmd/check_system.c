@@ -187,19 +187,21 @@ static void check_here(void)
 
 /* --- every file system --- */
 
+/* tests/preload/check_fs.sh holds it against what happens. */
 static const char *what_is_on(const struct statfs *fs)
 {
-    long type = (long)fs->f_type;
-
-    if (fs_deferred(type) && type == TMPFS_MAGIC)
-        return "evict, punch; no disk to wait for";
-    if (type == EXT4_SUPER_MAGIC)
-        return "gate, split, preextend, punch, evict, truncate, fsync";
-    if (fs_deferred(type))
-        return "gate, split, punch, evict, truncate, fsync";
-    if (fs_remote(type))
-        return cfg_rows[CFG_ROW_create].later ? "fsync" : "create, fsync";
-    return "fsync; nothing else was tested there";
+    switch ((uint32_t)fs->f_type) {
+    case EXT4_SUPER_MAGIC:
+        return "gate, split, preextend, punch, evict, truncate, fsync, writeback_window";
+    case XFS_SUPER_MAGIC:
+        return "gate, split, punch, evict, truncate, fsync, writeback_window";
+    case BTRFS_SUPER_MAGIC:
+        return "split, punch, evict, truncate, fsync, writeback_window";
+    case TMPFS_MAGIC:
+        return "punch; there is no disk to wait for";
+    default:
+        return fs_remote((long)fs->f_type) ? "create" : "nothing: calls go straight on";
+    }
 }
 
 void check_mounts(void)
@@ -218,8 +220,7 @@ void check_mounts(void)
         /* A network server that is gone would hang whoever asks it: the name has to do. */
         if (strncmp(m->mnt_type, "nfs", 3) == 0 || strncmp(m->mnt_fsname, "//", 2) == 0 ||
             strcmp(m->mnt_type, "lustre") == 0 || strcmp(m->mnt_type, "ceph") == 0) {
-            say(NOTE, "%s (%s): %s", m->mnt_dir, m->mnt_type,
-                cfg_rows[CFG_ROW_create].later ? "fsync" : "create, fsync");
+            say(NOTE, "%s (%s): create", m->mnt_dir, m->mnt_type);
             continue;
         }
         /* Those that hold no files of users are left out. */
