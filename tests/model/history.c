@@ -460,6 +460,7 @@ static void cast(struct show *sh, struct stage *st, const struct plan *p)
     f->decoy_fd = st->decoy_fd;
     f->decoy = st->decoy;
     f->whole_reads = st->reads_are_whole && p->mode == MODE_BUFFERED;
+    f->checks_unlocked = st->unlocked_are_checked;
     pthread_mutex_init(&f->shared_lock, NULL);
     for (int t = 0; t <= PLAN_THREADS; t++) {
         struct actor *a = t < PLAN_THREADS ? &sh->player[t].actor : &sh->main;

@@ -267,7 +267,10 @@ static void do_mmap(struct actor *a, const struct step *s)
     if (m != MAP_FAILED)
         memcpy(a->rbuf, m + (s->off - from), (size_t)size);
     record_end(a, o, m == MAP_FAILED ? -1 : size);
-    record_seen(a, o, a->rbuf, m == MAP_FAILED ? -1 : size, false);
+    if (m != MAP_FAILED && !a->subject->checks_unlocked)
+        o->effect = EFFECT_NONE;
+    else
+        record_seen(a, o, a->rbuf, m == MAP_FAILED ? -1 : size, false);
     record_publish(a, o);
     if (m != MAP_FAILED)
         munmap(m, (size_t)(s->off - from + size));
@@ -290,6 +293,8 @@ static void do_copy(struct actor *a, const struct step *s)
     record_end(a, o, ret);
     if (ret > 0 && pread(a->scratch, a->rbuf, (size_t)ret, 0) != ret) {
         o->err = ERR_HELPER;
+        o->effect = EFFECT_NONE;
+    } else if (ret >= 0 && !a->subject->checks_unlocked) {
         o->effect = EFFECT_NONE;
     } else {
         record_seen(a, o, a->rbuf, ret, false);

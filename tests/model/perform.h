@@ -33,6 +33,10 @@ struct subject {
     int decoy_fd;
     const unsigned char *decoy; /* its DECOY_BYTES bytes, which nothing may change */
     bool whole_reads;           /* XFS, buffered only: see check.h */
+    /* Reads that take no lock of the inode: mappings, and copies inside the kernel. Not on XFS:
+     * there (6.18) they see a whole page of zeros while another call zeroes or punches a part of
+     * that page; seen without the library, by replaying a plan. */
+    bool checks_unlocked;
 };
 
 struct actor {

@@ -50,6 +50,7 @@ static void name_fs(struct stage *st)
     }
     snprintf(st->fs, sizeof(st->fs), "%s", name);
     st->reads_are_whole = !strcmp(name, "xfs");
+    st->unlocked_are_checked = strcmp(name, "xfs") != 0;
 }
 
 /* Whether a punch of data is stamped; asked on a file whose times were set far back. */

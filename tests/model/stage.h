@@ -21,7 +21,8 @@ struct stage {
     pid_t auditor_pid;
     unsigned char *buf[PLAN_THREADS + 1][2];
     int scratch[PLAN_THREADS + 1];
-    bool can_direct, can_zero, can_copy, can_tmpfile, punch_moves_mtime, reads_are_whole;
+    bool can_direct, can_zero, can_copy, can_tmpfile, punch_moves_mtime, reads_are_whole,
+        unlocked_are_checked;
     uint64_t histories, calls, reads, bytes_checked, undecided, full, forks;
     char fs[16];
 };
