@@ -39,7 +39,7 @@ for scenario_fs in ext4 xfs btrfs; do
     SCENARIOS+=("commits-1-$scenario_fs" "commits-4-$scenario_fs" "commits-32-$scenario_fs")
 done
 SCENARIOS+=(delete-until-free delete-beside-reads write-then-size-xfs)
-SCENARIOS+=(pread-instructions pread-cached open-close create-existing create-new unlink-small start-up)
+SCENARIOS+=(pread-instructions pread-cached observe-pread observe-fio open-close create-existing create-new unlink-small start-up)
 OPTIONAL_SCENARIOS='^floor-' # only when asked for by name
 QUICK_SCENARIOS='^(named|unlinked)-|^(pread|open|create|start|unlink-small)|^punch-.*-ext4'
 THROTTLED_SCENARIOS='^(named|unlinked|private|gate-.*|floor)-'
@@ -168,6 +168,21 @@ define_commits() { # THREADS FS DIR
         'worst commit|worst_ms|1|ms|ratio|')
 }
 
+define_observe_fio() { # DIR
+    type -P fio >/dev/null || {
+        echo "== observe-fio: skipped: fio is not installed"
+        return 77
+    }
+    # shellcheck disable=SC2016 # for the other shell
+    A_CMD=(sh -c 'fio "$@" --output-format=json | jq -c "{iops: .jobs[0].read.iops}"' fio --name=reads
+        --directory="$1" --size=256M --bs=4k --rw=randread --direct=1 --ioengine=psync --thread
+        --time_based --runtime="$SECONDS_EACH")
+    B_CMD=("${A_CMD[@]}") B_ENV=(RLSHIM_MODE=observe)
+    A_IS='fio, random direct reads of 4 KiB, no shim' B_IS='the same with mode = observe'
+    A_WANTS=plain B_WANTS=calls_read
+    METRICS=('reads|iops|1|/s|ratio|high >= 0.97')
+}
+
 define_scenario() { # NAME DIR
     A_ENV=() B_ENV=() A_CMD=() B_CMD=() METRICS=() WHOLE='' A_WANTS='' B_WANTS=''
     case $1 in
@@ -175,6 +190,14 @@ define_scenario() { # NAME DIR
     punch-random-*) define_punches random "$2" ;;
     pread-cached)
         define_loop "$pread_loop" "$2/file" 500000 'cached 4 KiB pread' diff ''
+        ;;
+    observe-pread)
+        define_loop "$pread_loop" "$2/file" 500000 'cached 4 KiB pread' diff ''
+        B_IS='the same with mode = observe' B_ENV=(RLSHIM_MODE=observe) B_WANTS=calls_read
+        METRICS=('one call|ns|1|ns|diff|')
+        ;;
+    observe-fio)
+        define_observe_fio "$2"
         ;;
     open-close)
         PAIRS=$((quick ? PAIRS : PAIRS * 3))
