@@ -46,36 +46,39 @@ SEEKS(llseek, real.llseek == NULL) /* libc has it only for programs linked long 
 
 /* --- stat --- */
 
-#define VIEW_OF(st)                                                                                \
-    {                                                                                              \
-        (st)->st_dev, (st)->st_ino, (st)->st_mode, (st)->st_mtim, (st)->st_ctim,                   \
-            (uint64_t)(st)->st_size, moves                                                         \
-    }
+#define SEE(view, st)                                                                              \
+    do {                                                                                           \
+        (view)->dev = (st)->st_dev;                                                                \
+        (view)->ino = (st)->st_ino;                                                                \
+        (view)->mode = (st)->st_mode;                                                              \
+        (view)->mtime = (st)->st_mtim;                                                             \
+        (view)->ctime = (st)->st_ctim;                                                             \
+        (view)->size = (uint64_t)(st)->st_size;                                                    \
+    } while (0)
 
 /* One after the real call: busy, and it succeeded. `again` makes it once more. */
 #define STATS(name, type, params, args)                                                            \
     static __attribute__((noinline)) int name##_busy(uint64_t word, type *st, STAT_PARAMS params)  \
     {                                                                                              \
         TIMED_PATH(ACT_stat, AT_FDCWD, NULL);                                                      \
+        struct stat_view view = {.looks = 0};                                                      \
                                                                                                    \
         state_enter(word);                                                                         \
-        for (int looks = 1;; looks++) {                                                            \
-            uint32_t moves = tail_moves();                                                         \
-            int r = real.name args;                                                                \
-            struct stat_view view;                                                                 \
+        do {                                                                                       \
+            int r;                                                                                 \
                                                                                                    \
-            if (r != 0 || !state_files_on())                                                       \
+            stat_begins(&view);                                                                    \
+            r = real.name args;                                                                    \
+            if (r != 0 || stat_alone(&view))                                                       \
                 return r;                                                                          \
-            view = (struct stat_view)VIEW_OF(st);                                                  \
-            if (stat_again(&view, looks))                                                          \
-                continue;                                                                          \
-            if (stat_times(&view)) {                                                               \
-                st->st_mtim = view.mtime;                                                          \
-                st->st_ctim = view.ctime;                                                          \
-                st->st_size = (off_t)view.size;                                                    \
-            }                                                                                      \
-            return 0;                                                                              \
+            SEE(&view, st);                                                                        \
+        } while (stat_again(&view));                                                               \
+        if (stat_times(&view)) {                                                                   \
+            st->st_mtim = view.mtime;                                                              \
+            st->st_ctim = view.ctime;                                                              \
+            st->st_size = (off_t)view.size;                                                        \
         }                                                                                          \
+        return 0;                                                                                  \
     }
 #define STAT_PARAMS(...) __VA_ARGS__
 
@@ -169,33 +172,31 @@ static void to_statx(struct statx_timestamp *t, const struct timespec *from)
     t->tv_nsec = (uint32_t)from->tv_nsec;
 }
 
-static struct stat_view view_statx(const struct statx *stx, uint32_t moves)
+static void see_statx(struct stat_view *view, const struct statx *stx)
 {
-    return (struct stat_view){makedev(stx->stx_dev_major, stx->stx_dev_minor),
-                              stx->stx_ino,
-                              stx->stx_mode,
-                              from_statx(&stx->stx_mtime),
-                              from_statx(&stx->stx_ctime),
-                              stx->stx_size,
-                              moves};
+    view->dev = makedev(stx->stx_dev_major, stx->stx_dev_minor);
+    view->ino = stx->stx_ino;
+    view->mode = stx->stx_mode;
+    view->mtime = from_statx(&stx->stx_mtime);
+    view->ctime = from_statx(&stx->stx_ctime);
+    view->size = stx->stx_size;
 }
 
 int statx(int dirfd, const char *path, int flags, unsigned mask, struct statx *stx)
 {
     TIMED_PATH(ACT_stat, AT_FDCWD, NULL);
-    struct stat_view view;
+    struct stat_view view = {.looks = 0};
 
     call_enter();
-    for (int looks = 1;; looks++) {
-        uint32_t moves = tail_moves();
-        int r = real.statx(dirfd, path, flags, mask, stx);
+    do {
+        int r;
 
-        if (r != 0 || !state_files_on() || (stx->stx_mask & STATX_NEEDED) != STATX_NEEDED)
+        stat_begins(&view);
+        r = real.statx(dirfd, path, flags, mask, stx);
+        if (r != 0 || stat_alone(&view) || (stx->stx_mask & STATX_NEEDED) != STATX_NEEDED)
             return r;
-        view = view_statx(stx, moves);
-        if (!stat_again(&view, looks))
-            break;
-    }
+        see_statx(&view, stx);
+    } while (stat_again(&view));
     if (stat_times(&view)) {
         if ((stx->stx_mask & STATX_SIZE) != 0)
             stx->stx_size = view.size;

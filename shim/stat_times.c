@@ -3,13 +3,25 @@
 #include "stat_times.h"
 #include "tail.h"
 
-static struct rl_inode *deferring(const struct stat_view *view)
-{
-    struct rl_inode *inode = S_ISREG(view->mode) ? file_by_identity(view->dev, view->ino) : NULL;
+#define LOOKS_MAX 4u /* of calls beside files that go on and off all the time */
 
-    if (inode == NULL || (rl_load_32(&inode->table.act) & RL_ACT_STATE) == RL_ACT_OFF)
-        return NULL;
-    return inode;
+static struct rl_inode *inode_of(const struct stat_view *view)
+{
+    return S_ISREG(view->mode) ? file_by_identity(view->dev, view->ino) : NULL;
+}
+
+static bool is_on(const struct rl_inode *inode)
+{
+    return (rl_load_32(&inode->table.act) & RL_ACT_STATE) != RL_ACT_OFF;
+}
+
+/* No file was turned on or off since before the real call. */
+static bool same_files(const struct stat_view *view)
+{
+    uint64_t word = state_word();
+
+    return state_epoch(word) == state_epoch(view->word) &&
+           (word & WORD_FILES) == (view->word & WORD_FILES);
 }
 
 static struct timespec queued_at(const struct rl_inode *inode)
@@ -25,33 +37,46 @@ static bool older(const struct timespec *a, const struct timespec *b)
     return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec < b->tv_nsec);
 }
 
-bool stat_again(const struct stat_view *view, int looks)
+void stat_begins(struct stat_view *view)
 {
-    struct rl_inode *inode = deferring(view);
+    view->word = state_word();
+    view->moves = tail_moves();
+    view->looks++;
+    view->queued = false;
+}
+
+bool stat_again(struct stat_view *view)
+{
+    struct rl_inode *inode = inode_of(view);
+    struct file_state *fs;
     struct timespec at;
 
-    if (inode == NULL)
-        return false;
-    if (view->moves != tail_moves() && rl_load_32(&file_state(inode)->tail_seq) != 0)
+    if (inode == NULL) /* or not any more: its entry was given away after it was turned off */
+        return S_ISREG(view->mode) && view->looks < LOOKS_MAX && !same_files(view);
+    fs = file_state(inode);
+    if (view->moves != tail_moves() && rl_load_32(&fs->tail_seq) != 0)
         return true; /* the size may be one that was taken back since */
-    if (looks > 1)
-        return false;
-    if (!rl_table_empty(&inode->table)) {
-        if (file_state(inode)->stat_mode != CFG_STAT_SETTLE &&
-            (view->mode & (S_ISUID | S_ISGID)) == 0)
+    if (is_on(inode) && !rl_table_empty(&inode->table)) {
+        view->queued = true;
+        if (view->looks >= LOOKS_MAX ||
+            (fs->stat_mode != CFG_STAT_SETTLE && (view->mode & (S_ISUID | S_ISGID)) == 0))
             return false;
         settle_inode(inode, WHY_stat);
+        view->settled = true;
         return true;
     }
-    /* Nothing queued, but older times than the last punch: it was applied between the real call and
-     * here, or the program has set the times back since. The second look tells. */
+    /* Nothing is queued now. Was there before the real call, and it was applied since? Then the
+     * call found old times. Or the program has set the times back: another look tells. */
+    if (view->settled || (!is_on(inode) && same_files(view)))
+        return false;
+    view->settled = true;
     at = queued_at(inode);
     return older(&view->mtime, &at) || older(&view->ctime, &at);
 }
 
 bool stat_times(struct stat_view *view)
 {
-    struct rl_inode *inode = deferring(view);
+    struct rl_inode *inode = inode_of(view);
     struct timespec at;
     uint64_t size;
     bool changed = false;
@@ -63,7 +88,7 @@ bool stat_times(struct stat_view *view)
         view->size = size;
         changed = true;
     }
-    if (rl_table_empty(&inode->table))
+    if (!view->queued) /* as it was looked up before: it may have been applied by now */
         return changed;
     at = queued_at(inode);
     if (older(&view->mtime, &at)) {

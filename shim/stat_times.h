@@ -15,18 +15,32 @@
 
 #include "settle.h"
 
-/* What the real call found. */
+/* One stat call, which may take several real ones. Zeroed at first. */
 struct stat_view {
-    uint64_t dev, ino;
+    /* from before the real call */
+    uint64_t word;  /* the state word */
+    uint32_t moves; /* tail_moves */
+    uint32_t looks; /* how many real calls there were, with this one */
+    bool settled;   /* nothing was queued any more */
+    bool queued;    /* from after it: something is */
+    /* what the real call found */
     uint32_t mode;
+    uint64_t dev, ino, size;
     struct timespec mtime, ctime;
-    uint64_t size;
-    uint32_t moves; /* tail_moves from before the real call */
 };
 
-/* True: what was queued is applied now, or the file was extended or cut meanwhile, and the real
- * call has to be made once more. looks: how many were made. */
-bool stat_again(const struct stat_view *view, int looks);
+/* Before each real call. */
+void stat_begins(struct stat_view *view);
+
+/* After it: was no file on all the while? Then there is nothing to look at. */
+static inline bool stat_alone(const struct stat_view *view)
+{
+    return ((view->word | state_word()) & WORD_FILES) == 0;
+}
+
+/* Otherwise. True: the real call has to be made once more, since what was queued has been applied
+ * in the meantime, or the file was extended or cut. */
+bool stat_again(struct stat_view *view);
 
 /* Then: raises the times of a file with something queued, and shows its size. True if anything
  * changed. */
