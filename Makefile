@@ -68,7 +68,7 @@ PROGRAMS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/preload/*.c t
 MODEL    := $(BUILD)/tests/model/model
 
 .PHONY: all help deps demo check stress bench fuzz asan tsan ubsan mutants format lint install \
-        uninstall clean programs version deps-apps apps deb
+        uninstall clean programs version deps-apps deps-hpc apps deb
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -81,8 +81,8 @@ help:
 ## deps       install what building and testing needs (Debian packages, through apt-get)
 ## demo       the main job, before and after, on this machine's disk (a minute)
 ## check      all tests; what cannot run here is skipped with its reason
-## apps       databases from Debian, loaded, killed APPS_KILLS (20) times each, and checked; deps-apps
-##            installs them (not part of check)
+## apps       databases from Debian, loaded, killed APPS_KILLS (20) times each, and checked, and Fortran,
+##            MPI and HDF5 codes; deps-apps and deps-hpc install them (not part of check)
 ## deb        Debian packages in build/deb (deps-deb installs what that needs)
 ## stress     the model and the torture tests for SECONDS (default 600) each
 ## bench      paired before/after measurements with confidence intervals
@@ -261,6 +261,12 @@ deps-apps:
 	@echo "Installing Debian packages with apt-get: $(APT_APPS)"
 	$(Q)DEBIAN_FRONTEND=noninteractive apt-get -q update >/dev/null
 	$(Q)RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get -q -y install --no-install-recommends $(APT_APPS) >/dev/null
+
+APT_HPC := gfortran openmpi-bin libopenmpi-dev libhdf5-openmpi-dev
+deps-hpc:
+	@echo "Installing Debian packages with apt-get: $(APT_HPC)"
+	$(Q)DEBIAN_FRONTEND=noninteractive apt-get -q update >/dev/null
+	$(Q)DEBIAN_FRONTEND=noninteractive apt-get -q -y install --no-install-recommends $(APT_HPC) >/dev/null
 
 SOURCES := $(wildcard lockmgr/*.[ch] shim/*.[ch] shim/cmd/*.[ch] shim/keeper/*.[ch] include/rlshim/*.h examples/*.c tests/*/*.[ch])
 format:

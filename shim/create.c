@@ -25,8 +25,8 @@
  * address lies below the stack of the same thread's next open was jumped out of. */
 struct create_mine {
     uint64_t at;
-    int fd; /* O_PATH, -1 none */
-    struct rl_name_flight flight;
+    int fd;                              /* O_PATH, -1 none */
+    struct rl_name_flight flight, first; /* creating, and looking for all */
 };
 
 EARLY uint32_t create_care;
@@ -35,7 +35,9 @@ EARLY static uint32_t reads_left; /* policy_create_left; not counted if `always`
 EARLY static bool always;         /* a setting asks for it everywhere */
 static struct place sampled;      /* no place: the open's descriptor is to be asked about */
 static __thread uint32_t opens;
-static struct rl_name_table flights;
+/* Who creates a missing name; and who looks first, where many looks of one name take turns in the
+ * kernel: a name that is not there is asked for again by each. */
+static struct rl_name_table flights, firsts;
 static struct create_mine held[HELD];
 static uint32_t fsuid_moved;
 static uint32_t numbers;   /* RLIMIT_NOFILE when it was first asked for */
@@ -60,6 +62,7 @@ static void close_ours(struct create_mine *m)
 static void give_back(struct create_mine *m)
 {
     rl_name_end(&m->flight);
+    rl_name_end(&m->first);
     close_ours(m);
     rl_store_64(&m->at, 0);
 }
@@ -81,7 +84,7 @@ static struct create_mine *take(struct create_hold *hold)
         m = &held[(self() / 64 + i) % HELD];
         if (rl_load_64(&m->at) == 0 && rl_cas_64(&m->at, &free_, (uint64_t)(uintptr_t)hold)) {
             m->fd = -1;
-            m->flight.slot = NULL;
+            m->flight.slot = m->first.slot = NULL;
             mine = m;
             return m;
         }
@@ -157,6 +160,7 @@ static enum found look(struct create_hold *hold, int dirfd)
         return FOUND_OTHER;
     }
     m->fd = fd;
+    place_note(hold->tag, true);
     if (rl_raw(SYS_statx, fd, "", LOOK_FLAGS, LOOK_MASK, &sx) != 0 ||
         (sx.stx_mask & LOOK_MASK) != LOOK_MASK ||
         !policy_create_keeps(sx.stx_mode, sx.stx_uid, (uint32_t)rl_raw(SYS_geteuid)) ||
@@ -165,7 +169,6 @@ static enum found look(struct create_hold *hold, int dirfd)
         return FOUND_OTHER;
     }
     rl_store_32(&hold->place->missing, 0);
-    place_note(hold->tag, true);
     if ((hold->flags & O_TRUNC) != 0) {
         close_ours(m);
         hold->cuts = true;
@@ -192,7 +195,7 @@ static bool as_looked_at(const struct create_hold *hold, int fd)
 /* --- one flight a name --- */
 
 static enum rl_name_role join(struct create_hold *hold, int dirfd, size_t bytes,
-                              struct rl_name_flight *flight)
+                              struct rl_name_table *table, struct rl_name_flight *flight)
 {
     struct rl_name_key key = {.name = hold->given, .bytes = (uint32_t)bytes};
     bool rooted = hold->given[0] == '/';
@@ -207,7 +210,7 @@ static enum rl_name_role join(struct create_hold *hold, int dirfd, size_t bytes,
     key.dev = (uint64_t)sx.stx_dev_major << 32 | sx.stx_dev_minor;
     key.ino = sx.stx_ino;
     key.mount = sx.stx_mnt_id;
-    return rl_name_join(&flights, &key, self(), flight);
+    return rl_name_join(table, &key, self(), flight);
 }
 
 static void wait_for(const struct rl_name_flight *flight)
@@ -227,7 +230,7 @@ static void fly(struct create_hold *hold, int dirfd, size_t bytes)
 
     if (rl_load_32(&hold->place->missing) == 0)
         rl_store_32(&hold->place->missing, 1);
-    switch (join(hold, dirfd, bytes, &flight)) {
+    switch (join(hold, dirfd, bytes, &flights, &flight)) {
     case RL_NAME_LEADER:
         /* Another's flight may have ended between our look and our joining. */
         if (place_knows(hold->tag) && look(hold, dirfd) == FOUND_OWN) {
@@ -247,13 +250,59 @@ static void fly(struct create_hold *hold, int dirfd, size_t bytes)
     }
 }
 
+/* Somebody who looked for us found the name missing: who creates it now may be waited for as if the
+ * look had been ours. */
+static void wait_for_creation(struct create_hold *hold, int dirfd, size_t bytes)
+{
+    struct rl_name_flight flight;
+
+    switch (join(hold, dirfd, bytes, &flights, &flight)) {
+    case RL_NAME_LEADER: /* it is over already */
+        rl_name_end(&flight);
+        break;
+    case RL_NAME_WAITER:
+        wait_for(&flight);
+        break;
+    default:
+        break;
+    }
+}
+
+/* One looks, and creates what is missing; the others wait, and then look for themselves. */
+static void look_in_turn(struct create_hold *hold, int dirfd, size_t bytes)
+{
+    struct rl_name_flight first;
+
+    switch (join(hold, dirfd, bytes, &firsts, &first)) {
+    case RL_NAME_LEADER:
+        hold->mine->first = first;
+        if (look(hold, dirfd) == FOUND_NOTHING)
+            fly(hold, dirfd, bytes);
+        rl_name_end(&hold->mine->first);
+        return;
+    case RL_NAME_WAITER:
+        rl_name_wait(&first, RL_NAME_WAIT_NS);
+        if (!place_knows(hold->tag))
+            wait_for_creation(hold, dirfd, bytes);
+        break;
+    default:
+        break;
+    }
+    if (look(hold, dirfd) == FOUND_NOTHING)
+        fly(hold, dirfd, bytes);
+}
+
 static void lead_or_look(struct create_hold *hold, int dirfd, size_t bytes, bool lead)
 {
     struct rl_name_flight flight;
 
-    if (lead && join(hold, dirfd, bytes, &flight) == RL_NAME_LEADER) {
+    if (lead && join(hold, dirfd, bytes, &flights, &flight) == RL_NAME_LEADER) {
         hold->mine->flight = flight;
         stat_add(STAT_create_led, 1);
+        return;
+    }
+    if (!lead && rl_load_32(&hold->place->kind) == CREATE_KIND_REMOTE) {
+        look_in_turn(hold, dirfd, bytes);
         return;
     }
     /* A flight that has not found the name missing may hang in a FIFO: it is waited for only after
@@ -452,6 +501,7 @@ void create_start(void)
 void create_forked(void)
 {
     memset(&flights, 0, sizeof flights);
+    memset(&firsts, 0, sizeof firsts);
     for (unsigned i = 0; i < HELD; i++)
         if (held[i].at != 0) {
             close_ours(&held[i]);

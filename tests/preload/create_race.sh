@@ -6,7 +6,7 @@
 # could have given (create_race.c), whatever `create` says. A library that answers from what it
 # remembers is caught, and without look-ups and waits under `dedupe` nothing would be tested.
 #
-# CREATE_RACE_SECONDS: for each of six runs (2). CREATE_RACE_SEED: the first seed (the clock).
+# CREATE_RACE_SECONDS: for each of seven runs (2). CREATE_RACE_SEED: the first seed (the clock).
 
 set -u
 SRC=${SRC:-$(cd "$(dirname "$0")/../.." && pwd)}
@@ -18,7 +18,9 @@ seed=${CREATE_RACE_SEED:-$(date +%s)}
 export RLSHIM_CONF=/dev/null
 work=$(mktemp -d "${TMPDIR:-/tmp}/create_race.XXXXXX") || exit 1
 shm=$(mktemp -d /dev/shm/create_race.XXXXXX 2>/dev/null) || shm=$work/memory
-trap 'rm -rf -- "$work" "$shm"' EXIT
+# shellcheck source=tests/lab/lab.sh
+. "$SRC/tests/lab/lab.sh"
+lab_at_exit "rm -rf -- '$work' '$shm'"
 mkdir -p "$shm" "$work/disk"
 failures=0
 
@@ -60,6 +62,15 @@ for dir in "$shm" "$work/disk"; do
 done
 races "auto" "$shm" "LD_PRELOAD=$lib" --
 [ $rc = 0 ] || not_ok "$out"
+# Where one looks for all.
+if lab_slow --lookup-ms 0 --open-ms 0 --create-ms 0 >"$work/said"; then
+    races "auto, FUSE" "$LAB_DIR" "LD_PRELOAD=$lib" --
+    [ $rc = 0 ] || not_ok "$out"
+    [ "$(counter create_waited)" -gt 0 ] || not_ok "on FUSE nobody waited for another"
+    lab_down
+else
+    echo "left out: FUSE: $(sed 's/^SKIP: //' "$work/said")"
+fi
 
 "${CC:-cc}" -std=gnu11 -D_GNU_SOURCE -O1 -shared -fPIC -o "$work/staleopen.so" \
     "$SRC/tests/preload/lib/staleopen.c" -ldl || exit 1
