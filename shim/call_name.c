@@ -4,6 +4,7 @@
  * belongs to the inode, whatever it is called. The space of a big file comes later (evict.h).
  */
 #include "call.h"
+#include "create.h"
 
 #define NAMES(name, params, args)                                                                  \
     FREQUENT int name params                                                                       \
@@ -28,6 +29,26 @@ int rmdir(const char *path)
     directory_goes();
     return real.rmdir(path);
 }
+
+/* Of a name that exists, where that is cheaper to see (create.h). */
+#define MAKES(name, dirfd, params, args)                                                           \
+    int name params                                                                                \
+    {                                                                                              \
+        TIMED_PATH(ACT_name, dirfd, path);                                                         \
+        struct create_name known;                                                                  \
+        int r;                                                                                     \
+                                                                                                   \
+        call_seen(STAT_calls_name);                                                                \
+        if (create_name_exists(&known, dirfd, path)) {                                             \
+            errno = EEXIST;                                                                        \
+            return -1;                                                                             \
+        }                                                                                          \
+        r = CALL_WITH_SPACE(real.name args);                                                       \
+        create_name_told(&known, r);                                                               \
+        return r;                                                                                  \
+    }
+MAKES(mkdir, AT_FDCWD, (const char *path, mode_t mode), (path, mode))
+MAKES(mkdirat, dirfd, (int dirfd, const char *path, mode_t mode), (dirfd, path, mode))
 
 /* A file may lose its last name: `begin` looks which. */
 #define TAKES(name, act, dirfd, path, params, args, begin)                                         \

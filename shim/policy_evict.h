@@ -47,8 +47,8 @@ struct evict_room {
     uint64_t rate;                   /* bytes a second, 0 no limit */
 };
 
-/* Room for `bytes` more. Inodes are counted whatever bytes_max says: mkdir and stdio, which nobody
- * makes once more when space has come, need one too. */
+/* Room for `bytes` more. Inodes are counted whatever bytes_max says: stdio, which nobody makes
+ * once more when space has come, needs one too. */
 bool policy_evict_fits(const struct evict_room *r, uint64_t bytes);
 
 /* How long to wait after `bytes` were freed in took_ns. */

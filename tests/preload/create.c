@@ -50,6 +50,18 @@ static void fill(const char *path)
     close(fd);
 }
 
+/* Twice: the second may know from the first that there is something. */
+static void try_mkdir(const char *what, const char *path)
+{
+    for (int i = 0; i < 2; i++) {
+        int r;
+
+        errno = 0;
+        r = i == 0 ? mkdir(path, 0750) : mkdirat(AT_FDCWD, path, 0750);
+        printf("mkdir of %-25s %d %s\n", what, r, strerrorname_np(errno));
+    }
+}
+
 static void on_alarm(int sig)
 {
     (void)sig;
@@ -145,6 +157,33 @@ static void own(void)
         printf("numbers %d %d %d\n", low[0], low[1], low[2]);
         for (int i = 0; i < 3; i++)
             close(low[i]);
+        try_mkdir("a file", "file");
+        try_mkdir("a directory", "dir");
+        try_mkdir("a directory, slash", "dir/");
+        try_mkdir("a file, slash", "file/");
+        try_mkdir("a link", "link");
+        try_mkdir("a dangling link", "dangling");
+        try_mkdir("a dangling link, slash", "dangling/");
+        try_mkdir("a loop", "loop");
+        try_mkdir("a FIFO", "fifo");
+        try_mkdir("the directory itself", ".");
+        try_mkdir("the one above", "..");
+        try_mkdir("the root", "/");
+        try_mkdir("a device", "/dev/null");
+        try_mkdir("too long a name", longer);
+        try_mkdir("no path", "");
+        try_mkdir("below a file", "file/x");
+        try_mkdir("below nothing", "none/x");
+        try_mkdir("no address", NULL);
+        try_mkdir("something new", "newdir");
+        rmdir("newdir");
+        try_mkdir("something gone", "newdir");
+        rename("newdir", "olddir");
+        try_mkdir("something moved away", "newdir");
+        errno = 0;
+        printf("mkdirat below a dirfd that is none: %d %s\n", mkdirat(-7, "dir", 0700),
+               strerrorname_np(errno));
+        rmdir("newdir"), rmdir("olddir");
         /* A POSIX lock is not lost by an open that only looked. */
         fd = open("file", O_RDWR);
         fcntl(fd, F_SETLK, &(struct flock){.l_type = F_WRLCK});
