@@ -4,7 +4,6 @@
  * belongs to the inode, whatever it is called. The space of a big file comes later (evict.h).
  */
 #include "call.h"
-#include "create.h"
 
 #define NAMES(name, params, args)                                                                  \
     FREQUENT int name params                                                                       \
@@ -30,22 +29,14 @@ int rmdir(const char *path)
     return real.rmdir(path);
 }
 
-/* Of a name that exists, where that is cheaper to see (create.h). */
+/* Not answered from a look, though that would spare a slow server the directory's lock: mkdir asks
+ * the server whether the name is still there, and a look takes the kernel's cached word for it. */
 #define MAKES(name, dirfd, params, args)                                                           \
     int name params                                                                                \
     {                                                                                              \
         TIMED_PATH(ACT_name, dirfd, path);                                                         \
-        struct create_name known;                                                                  \
-        int r;                                                                                     \
-                                                                                                   \
         call_seen(STAT_calls_name);                                                                \
-        if (create_name_exists(&known, dirfd, path)) {                                             \
-            errno = EEXIST;                                                                        \
-            return -1;                                                                             \
-        }                                                                                          \
-        r = CALL_WITH_SPACE(real.name args);                                                       \
-        create_name_told(&known, r);                                                               \
-        return r;                                                                                  \
+        return CALL_WITH_SPACE(real.name args);                                                    \
     }
 MAKES(mkdir, AT_FDCWD, (const char *path, mode_t mode), (path, mode))
 MAKES(mkdirat, dirfd, (int dirfd, const char *path, mode_t mode), (dirfd, path, mode))

@@ -483,43 +483,6 @@ bool create_more(struct create_hold *hold, int fd)
     return true;
 }
 
-bool create_name_exists(struct create_name *name, int dirfd, const char *path)
-{
-    enum cfg_create setting;
-    struct place *p;
-    struct stat st;
-    size_t bytes;
-
-    name->tag = 0;
-    if (likely(rl_load_32(&create_care) != CREATE_READS) || !state_works())
-        return false;
-    bytes = place_path_bytes(path);
-    if (bytes == 0 || path[bytes - 1] == '/' || rl_load_32(&fsuid_moved) != 0)
-        return false;
-    p = place_of(dirfd, path, bytes);
-    care((enum create_kind)rl_load_32(&p->kind));
-    setting = setting_of(dirfd, path, bytes);
-    if (setting == CFG_CREATE_SYNC ||
-        (setting == CFG_CREATE_AUTO && rl_load_32(&p->kind) != CREATE_KIND_REMOTE))
-        return false;
-    name->tag = place_name_tag(p, path, bytes);
-    if (!place_knows(name->tag))
-        return false;
-    stat_add(STAT_create_looked, 1);
-    if (rl_raw(SYS_newfstatat, dirfd, path, &st, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) != 0) {
-        place_note(name->tag, false);
-        return false;
-    }
-    stat_add(STAT_create_found, 1);
-    return true;
-}
-
-void create_name_told(const struct create_name *name, int r)
-{
-    if (unlikely(name->tag != 0) && (r == 0 || errno == EEXIST))
-        place_note(name->tag, true);
-}
-
 void create_start(void)
 {
     const struct config *config = state_config();

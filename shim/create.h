@@ -103,21 +103,6 @@ static inline void create_end(struct create_hold *hold)
     if (create_helps(flags) && (may))                                                              \
     create_look(&name, dirfd, its_path, flags)
 
-/*
- * mkdir of a name that exists, which programs do to be sure that it is there: the kernel keeps the
- * directory to itself while it asks the server. A look does not, and where it finds the name the
- * answer is EEXIST, as it would have been: that comes before every error but those of the path, and
- * those a look meets too. A name that was not seen to exist is not looked for: that costs a
- * request.
- */
-struct create_name {
-    uint32_t tag; /* 0: not looked after */
-};
-bool create_name_exists(struct create_name *name, int dirfd, const char *path);
-
-/* After the real call, if there was one. */
-void create_name_told(const struct create_name *name, int r);
-
 /* Once, before other threads. */
 void create_start(void);
 
