@@ -4,7 +4,7 @@
 
 #include <sys/stat.h>
 
-#define LOOK_FIRST  16u /* then after twice as many: names were missing, but a directory fills */
+#define LOOK_FIRST  64u /* then after twice as many: names were missing, but a directory fills */
 #define OTHER_EVERY 16u /* the slower way, so that its time is known */
 
 /* Users of other namespaces all look like this one. */
