@@ -7,12 +7,14 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -142,6 +144,17 @@ static void own(void)
         show("a dirfd that is none", fd, errno);
         fd = creat("made", 0640);
         show("creat", fd, errno);
+        struct open_how how = {.flags = O_RDWR | O_CREAT, .mode = 0640};
+        errno = 0;
+        fd = (int)syscall(SYS_openat2, AT_FDCWD, "file", &how, sizeof how);
+        show("openat2, existing", fd, errno);
+        errno = 0;
+        fd = (int)syscall(SYS_openat2, AT_FDCWD, "made-2", &how, sizeof how);
+        show("openat2, new", fd, errno);
+        how.resolve = RESOLVE_NO_SYMLINKS;
+        errno = 0;
+        fd = (int)syscall(SYS_openat2, AT_FDCWD, "link", &how, sizeof how);
+        show("openat2, a link, no links", fd, errno);
         f = fopen("stream", "w");
         printf("fopen w: fd %d\n", f != NULL ? fileno(f) : -1);
         fputs("abc", f);
@@ -201,7 +214,7 @@ static void own(void)
         close(fd);
         for (int i = 0; i < 3; i++)
             unlink((const char *[]){"new", "brand-new", "target"}[i]);
-        unlink("new2"), unlink("new3"), unlink("new4"), unlink("made"), unlink("stream");
+        unlink("new2"), unlink("new3"), unlink("new4"), unlink("made"), unlink("stream"), unlink("made-2");
     }
 }
 
@@ -211,10 +224,28 @@ static void other(void)
     try_open("their file, O_TRUNC", "sticky/file", O_RDWR | O_CREAT | O_TRUNC, 0666);
     try_open("their file, read", "sticky/file", O_RDONLY | O_CREAT, 0666);
     try_open("their FIFO, O_NONBLOCK", "sticky/fifo", O_RDWR | O_CREAT | O_NONBLOCK, 0666);
+    /* Without a writer it would wait: refused, it must not. */
+    sigaction(SIGALRM, &(struct sigaction){.sa_handler = on_alarm}, NULL);
+    ualarm(100000, 0);
+    try_open("their FIFO, to wait", "sticky/fifo", O_RDONLY | O_CREAT, 0666);
+    ualarm(0, 0);
     try_open("their file without O_CREAT", "sticky/file", O_RDWR, 0);
     try_open("a name of ours", "sticky/ours", O_RDWR | O_CREAT, 0666);
     try_open("where we may not write", "closed/x", O_RDWR | O_CREAT, 0666);
     unlink("sticky/ours");
+}
+
+static void read_only(void)
+{
+    try_open("read-only, existing, to read", "file", O_RDONLY | O_CREAT, 0666);
+    try_open("read-only, existing, to write", "file", O_RDWR | O_CREAT, 0666);
+    try_open("read-only, existing, O_TRUNC", "file", O_RDONLY | O_CREAT | O_TRUNC, 0666);
+    try_open("read-only, new", "new", O_RDWR | O_CREAT, 0666);
+    try_open("read-only, a directory", "dir", O_RDWR | O_CREAT, 0666);
+    try_open("read-only, a dangling link", "dangling", O_RDWR | O_CREAT, 0666);
+    try_open("read-only, a device", "null", O_RDWR | O_CREAT, 0666);
+    try_mkdir("something read-only", "dir");
+    try_mkdir("something new, read-only", "newdir");
 }
 
 int main(int argc, char **argv)
@@ -222,6 +253,11 @@ int main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (argc < 2 || chdir(argv[1]) != 0)
         return 2;
+    if (argc > 2 && strcmp(argv[2], "read-only") == 0) {
+        for (int round = 0; round < 3; round++)
+            read_only();
+        return 0;
+    }
     if (argc > 2) {
         if (setgid((gid_t)atoi(argv[2])) != 0 || setuid((uid_t)atoi(argv[2])) != 0)
             return 2;

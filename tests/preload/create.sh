@@ -14,9 +14,11 @@ program=$BUILD/tests/preload/create
 work=$(mktemp -d) || exit 1
 chmod 755 "$work"
 declare -A before=()
+mounted=
 # shellcheck disable=SC2317 # called by the trap
 cleanup() {
     for key in "${!before[@]}"; do echo "${before[$key]}" >"/proc/sys/fs/$key"; done
+    [ -z "$mounted" ] || umount "$mounted"
     rm -rf "$work"
 }
 trap cleanup EXIT
@@ -86,4 +88,24 @@ for level in 0 1 2; do
     [ "$level" -eq 0 ] && [ "$refused" -ne 1 ] && { echo "FAIL: level 0 refuses $refused"; failed=1; }
     [ "$level" -eq 0 ] || [ "$refused" -gt 2 ] || { echo "FAIL: level $level refuses $refused"; failed=1; }
 done
+# A read-only file system: what exists can be opened to read, and everything else has its own error.
+mkdir "$work/ro"
+if mount -t tmpfs -o size=1m none "$work/ro" 2>/dev/null; then
+    mounted=$work/ro
+    echo content >"$work/ro/file"
+    mkdir "$work/ro/dir"
+    ln -s nothing "$work/ro/dangling"
+    mknod "$work/ro/null" c 1 3
+    mount -o remount,ro "$work/ro"
+    for setting in - auto dedupe; do
+        run=(env)
+        [ "$setting" = - ] || run+=("RLSHIM_CREATE=$setting" "LD_PRELOAD=$SHIM_SO")
+        out=$work/$([ "$setting" = - ] && echo plain || echo "$setting")
+        timeout 30 "${run[@]}" "$program" "$work/ro" read-only >"$out" 2>&1 || echo "exit $?" >>"$out"
+        [ "$setting" = - ] || compare "read-only, create = $setting" "$out"
+    done
+    [ "$(grep -c EROFS "$work/plain")" -ge 9 ] || { echo "FAIL: the plain run met no EROFS"; cat "$work/plain"; failed=1; }
+else
+    echo "not tried: nothing can be mounted here (EROFS)"
+fi
 exit "$failed"
