@@ -56,7 +56,7 @@ static inline void timed_over(struct timed *t)
 }
 
 #define TIMED_AS(act, fd, dirfd, path, amount)                                                     \
-    struct timed timed_ __attribute__((cleanup(timed_over)));                                      \
+    struct timed timed_ __attribute__((unused, cleanup(timed_over)));                              \
     timed_.start = 0;                                                                              \
     if (unlikely((state_word() & WORD_TIME) != 0))                                                 \
     timed_begin(&timed_, act, fd, dirfd, path, (uint64_t)(amount))

@@ -36,7 +36,7 @@ static inline __attribute__((always_inline)) void timed_io_over(const struct tim
 
 /* Until the end of the block. The file is not FILE_NOT. */
 #define TIMED_IO(act_, fd_, file_, bytes_)                                                         \
-    const struct timed_io timed_ __attribute__((cleanup(timed_io_over))) = {                       \
+    const struct timed_io timed_ __attribute__((unused, cleanup(timed_io_over))) = {               \
         .act = (act_), .fd = (fd_), .file = (file_), .bytes = (bytes_), .start = clock_ticks()}
 
 #endif

@@ -21,7 +21,7 @@
 static char *data;
 static char path[4096];
 
-static void die(const char *what)
+__attribute__((noreturn)) static void die(const char *what)
 {
     fprintf(stderr, "observe: %s: %s\n", what, strerror(errno));
     exit(1);
@@ -179,9 +179,10 @@ static void pipes(const char *dir)
     pthread_t thread;
     char c;
 
-    if (pipe(fd) != 0 || pthread_create(&thread, NULL, sleeps_then_writes, &fd[1]) != 0 ||
-        read(fd[0], &c, 1) != 1 || pread(file, &c, 1, 0) != 0)
+    if (pipe(fd) != 0 || pthread_create(&thread, NULL, sleeps_then_writes, &fd[1]) != 0)
         die("pipe");
+    if (read(fd[0], &c, 1) != 1 || pread(file, &c, 1, 0) != 0)
+        die("read");
     pthread_join(thread, NULL);
 }
 
