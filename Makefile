@@ -38,7 +38,17 @@ SHIM_LDFLAGS := -shared -Wl,-z,now -Wl,-z,relro -Wl,-z,noexecstack -Wl,--no-unde
 SAN_asan  := -fsanitize=address,undefined -fno-omit-frame-pointer -fno-sanitize-recover=undefined
 SAN_ubsan := -fsanitize=undefined -fno-sanitize-recover=undefined
 SAN_tsan  := -fsanitize=thread $(if $(findstring clang,$(shell $(CC) --version 2>/dev/null | head -n 1)),,-Wno-tsan)
+# Counters on pages of their own, which counters.c maps from a file (see there).
+SAN_gcov := -O1 -fprofile-arcs -ftest-coverage -fprofile-update=atomic -fprofile-info-section=rl_gcov_info -fdata-sections
 SAN       := $(SAN_$(VARIANT))
+COVER     := build/gcov/coverage
+ifeq ($(VARIANT),gcov)
+override LDFLAGS += build/gcov/counters.o -Wl,-T,tests/coverage/counters.ld -Wl,-u,__gcov_merge_add -lgcov
+build/gcov/counters.o: tests/coverage/counters.c
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(BASE) $(WARNINGS) -O1 -fPIC -Ilockmgr -DCOVERAGE_DIR='"$(abspath $(COVER))/counts"' -c $< -o $@
+endif
 
 LOCKMGR  := ranges range_table drain leftover single_flight gate inode_table name_table range_lock range_room queue
 # init first: it begins .bss with what start-up writes to. Then what every start and end runs, side by
@@ -89,6 +99,9 @@ help:
 ## fuzz       the configuration parser under libFuzzer for SECONDS (default 60)
 ## mutants    the lock manager broken on purpose, once per invariant: each must be caught
 ## asan ubsan tsan   unit tests and torture in build/<variant> under that sanitizer
+## coverage   lines of lockmgr/ and shim/ that the tests reach, by file (build/gcov)
+## valgrind   the unit tests under valgrind
+## others     stress-ng, fio and other preload libraries, without and with the shim
 ## format     clang-format over the sources; lint: clang-tidy, cppcheck, shellcheck
 ## install    PREFIX (/usr/local), DESTDIR, LIBDIR; uninstall removes the same files
 
@@ -233,6 +246,24 @@ asan ubsan tsan:
 .PHONY: check-variant
 check-variant: $(UNIT) $(BUILD)/tests/stress/range_torture $(BUILD)/tests/stress/gate_torture $(BUILD)/tests/stress/range_lock_torture
 	$(Q)$(RUN) $(sort $(UNIT)) tests/stress/torture.sh
+
+# An instrumented library is not what is installed, its symbols and its speed are its own; create_race
+# takes half an hour.
+COVERED ?= $(filter-out %/settles_removed.sh %/installed.sh %/exports.sh %/bench_cmd.sh %/create_race.sh,$(sort $(UNIT) $(wildcard tests/preload/*.sh tests/fault/*.sh)))
+coverage:
+	$(Q)$(MAKE) --no-print-directory VARIANT=gcov coverage-variant
+
+.PHONY: coverage coverage-variant coverage-report valgrind
+coverage-variant: build/gcov/counters.o
+	$(Q)$(MAKE) --no-print-directory VARIANT=gcov all programs $(UNIT)
+	$(Q)rm -rf $(COVER) && mkdir -p $(COVER)/counts && chmod 1777 $(COVER)/counts
+	$(Q)$(RUN) --scale 3 $(COVERED) tests/model/run.sh || echo "coverage: some tests failed in the instrumented build"
+	$(Q)tests/coverage/report $(BUILD)
+coverage-report:
+	$(Q)tests/coverage/report build/gcov
+
+valgrind: $(UNIT)
+	$(Q)UNIT='$(sort $(abspath $(UNIT)))' tests/coverage/valgrind
 
 FUZZ_CC ?= clang
 fuzz:
