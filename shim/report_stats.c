@@ -55,12 +55,12 @@ static long reserve(long fd, size_t bytes)
 {
     static const char zeros[512];
     uint64_t limit[2] = {0, 0};
-    int nocow = FS_NOCOW_FL;
+    int nocow[2] = {FS_NOCOW_FL}; /* a long by its number, which FUSE copies; an int to others */
     long ret;
 
     if (rl_raw(SYS_prlimit64, 0, RLIMIT_FSIZE, NULL, limit) == 0 && limit[0] < bytes)
         return -EFBIG;
-    rl_raw(SYS_ioctl, fd, FS_IOC_SETFLAGS, &nocow); /* only btrfs knows it, and empty files only */
+    rl_raw(SYS_ioctl, fd, FS_IOC_SETFLAGS, nocow); /* only btrfs knows it, and empty files only */
     ret = rl_raw(SYS_fallocate, fd, 0, 0, bytes);
     if (ret != -EOPNOTSUPP)
         return ret;

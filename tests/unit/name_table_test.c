@@ -101,11 +101,11 @@ static void a_full_table_is_a_miss(void **state)
 
     (void)state;
     for (int i = 0; i < NAMES; i++) {
-        struct rl_name_key key = key_of(name);
+        struct rl_name_key key;
         enum rl_name_role role;
 
         snprintf(name, sizeof name, "name%d", i);
-        key.bytes = (uint32_t)strlen(name);
+        key = key_of(name);
         role = join(&key, ME, &flight[i]);
         assert_int_not_equal(role, RL_NAME_WAITER);
         led += role == RL_NAME_LEADER;
