@@ -12,10 +12,13 @@
  * numbers that is libc's syscall itself.
  */
 #include <linux/close_range.h>
+#include <linux/magic.h>
 #include <linux/sched.h>
 #include <sched.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/vfs.h>
 
 #include "call.h"
 #include "create.h"
@@ -145,6 +148,25 @@ static long raw_stat(long number, long a, long b, long c, long d, long e, long f
     }
 }
 
+/* --- what allocators look up by number before main (jemalloc: open, read, close) --- */
+
+/* Opened to be read, below /proc or /sys. */
+static bool lookup_path(const char *path, int flags)
+{
+    return (flags & (O_ACCMODE | O_CREAT | O_TRUNC)) == O_RDONLY && readable(path, 6) &&
+           (strncmp(path, "/proc/", 6) == 0 || strncmp(path, "/sys/", 5) == 0);
+}
+
+/* Nothing is put off for files of procfs and sysfs. A name there that leads elsewhere
+ * (/proc/self/fd/N) gives a descriptor of the file it leads to, which is not on them. */
+static bool lookup_fd(long fd)
+{
+    struct statfs fs;
+
+    return rl_raw(SYS_fstatfs, (int)fd, &fs) == 0 &&
+           (fs.f_type == PROC_SUPER_MAGIC || fs.f_type == SYSFS_MAGIC);
+}
+
 /* --- who gets the call --- */
 
 static raw_fn *target_of(const long *arg)
@@ -159,17 +181,19 @@ static raw_fn *target_of(const long *arg)
         /* Data and descriptors behind our back: from now on nothing is deferred in this process. */
 #ifdef SYS_open /* aarch64 has only the -at family */
     case SYS_open:
+        if (lookup_path((const char *)arg[1], (int)arg[2]))
+            return raw_open;
+        settle_foreign(WHY_raw);
+        break;
     case SYS_creat:
     case SYS_unlink:
     case SYS_rename:
     case SYS_link:
     case SYS_sendfile:
 #endif
-    case SYS_openat:
     case SYS_open_by_handle_at:
     case SYS_renameat2:
     case SYS_linkat:
-    case SYS_read:
     case SYS_pread64:
     case SYS_readv:
     case SYS_preadv:
@@ -202,6 +226,15 @@ static raw_fn *target_of(const long *arg)
     case SYS_acct:
         settle_foreign(WHY_raw);
         break;
+    case SYS_openat:
+        if (lookup_path((const char *)arg[2], (int)arg[3]))
+            return raw_open;
+        settle_foreign(WHY_raw);
+        break;
+    case SYS_read:
+        if (!lookup_fd(arg[1]))
+            settle_foreign(WHY_raw);
+        break;
 #ifdef SYS_renameat
     case SYS_renameat:
         settle_foreign(WHY_raw);
@@ -223,7 +256,8 @@ static raw_fn *target_of(const long *arg)
 
     /* The same, and numbers become free. */
     case SYS_close:
-        settle_foreign(WHY_raw);
+        if (!lookup_fd(arg[1]))
+            settle_foreign(WHY_raw);
         file_forget((int)arg[1]);
         break;
 #ifdef SYS_dup2

@@ -6,8 +6,8 @@
  * the counters are a shared mapping of a file (COVERAGE_DIR/IMAGE.BYTES), from the start: every
  * process adds to it, whatever becomes of it, and the worker needs nothing of libc to do so.
  *
- * With COVERAGE_DUMP=DIR in the environment the image writes the .gcda files of all that was counted
- * to DIR and ends: the names say where the notes lie, with '%' for '/'.
+ * With COVERAGE_DUMP=DIR in the environment the image writes the .gcda files of all that was
+ * counted to DIR and ends: the names say where the notes lie, with '%' for '/'.
  */
 #include <fcntl.h>
 #include <gcov.h>
@@ -20,8 +20,10 @@
 
 #include "rawcall.h"
 
-extern const struct gcov_info *const __start_rl_gcov_info[] __attribute__((weak, visibility("hidden")));
-extern const struct gcov_info *const __stop_rl_gcov_info[] __attribute__((weak, visibility("hidden")));
+extern const struct gcov_info *const __start_rl_gcov_info[]
+    __attribute__((weak, visibility("hidden")));
+extern const struct gcov_info *const __stop_rl_gcov_info[]
+    __attribute__((weak, visibility("hidden")));
 extern char rl_counters_begin[] __attribute__((weak, visibility("hidden")));
 extern char rl_counters_end[] __attribute__((weak, visibility("hidden")));
 
@@ -47,7 +49,8 @@ static int find_image(struct dl_phdr_info *info, size_t size, void *arg)
             long n = rl_raw(SYS_readlink, "/proc/self/exe", path, sizeof path - 1);
 
             path[n > 0 ? n : 0] = '\0';
-            snprintf(arg, sizeof image, "%.200s", strrchr(path, '/') != NULL ? strrchr(path, '/') + 1 : path);
+            snprintf(arg, sizeof image, "%.200s",
+                     strrchr(path, '/') != NULL ? strrchr(path, '/') + 1 : path);
         }
         return 1;
     }
@@ -96,7 +99,8 @@ __attribute__((constructor(101))) static void counters_begin(void)
         return;
     rl_raw(SYS_fchmod, fd, 0666); /* tests that change users count too */
     if (rl_raw(SYS_ftruncate, fd, bytes) == 0)
-        rl_raw(SYS_mmap, rl_counters_begin, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0L);
+        rl_raw(SYS_mmap, rl_counters_begin, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+               fd, 0L);
     rl_raw(SYS_close, fd);
     if (dump == NULL)
         return;
