@@ -78,7 +78,7 @@ PROGRAMS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/preload/*.c t
 MODEL    := $(BUILD)/tests/model/model
 
 .PHONY: all help deps demo check stress bench fuzz asan tsan ubsan mutants format lint install \
-        uninstall clean programs version deps-apps deps-hpc apps deb
+        uninstall clean programs version deps-apps deps-hpc deps-others apps others deb
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -102,6 +102,7 @@ help:
 ## coverage   lines of lockmgr/ and shim/ that the tests reach, by file (build/gcov)
 ## valgrind   the unit tests under valgrind
 ## others     stress-ng, fio and other preload libraries, without and with the shim
+##            (deps-others installs them)
 ## format     clang-format over the sources; lint: clang-tidy, cppcheck, shellcheck
 ## install    PREFIX (/usr/local), DESTDIR, LIBDIR; uninstall removes the same files
 
@@ -228,6 +229,10 @@ APPS_KILLS ?= 20
 apps: all
 	$(Q)APPS_KILLS=$(APPS_KILLS) $(RUN) -v --scale 10 $(APPS)
 
+OTHERS := $(wildcard tests/others/*.sh)
+others: all
+	$(Q)$(RUN) -v --timeout 900 $(OTHERS) tests/preload/order.sh
+
 SECONDS ?= 600
 stress: all programs
 	$(Q)STRESS_SECONDS=$(SECONDS) $(RUN) --timeout $$(( $(SECONDS) * 7 + 900 )) tests/stress/long.sh
@@ -292,6 +297,12 @@ deps-apps:
 	@echo "Installing Debian packages with apt-get: $(APT_APPS)"
 	$(Q)DEBIAN_FRONTEND=noninteractive apt-get -q update >/dev/null
 	$(Q)RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get -q -y install --no-install-recommends $(APT_APPS) >/dev/null
+
+APT_OTHERS := stress-ng fio libeatmydata1 libjemalloc2
+deps-others:
+	@echo "Installing Debian packages with apt-get: $(APT_OTHERS)"
+	$(Q)DEBIAN_FRONTEND=noninteractive apt-get -q update >/dev/null
+	$(Q)DEBIAN_FRONTEND=noninteractive apt-get -q -y install --no-install-recommends $(APT_OTHERS) >/dev/null
 
 APT_HPC := gfortran openmpi-bin libopenmpi-dev libhdf5-openmpi-dev
 deps-hpc:
