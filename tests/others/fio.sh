@@ -32,9 +32,9 @@ for engine in psync pvsync2 libaio io_uring; do
     job "$engine-big" --ioengine=$engine --iodepth=$depth --rw=write --bs=2m $direct "${verified[@]}"
     # fio trims files only through its falloc engine: a second thread punches the other half of the file.
     others_three "fio $engine-punched" fio --minimal --thread --filename="$others_dir/shared" --randseed=7 \
-        --fallocate=none --verify_fatal=1 --exitall_on_error --filesize="$((2 * mb))M" --bs=16k \
-        --name=writes --ioengine=$engine --iodepth=$depth --rw=randwrite --size="${mb}M" "${verified[@]}" --loops=2 \
-        --name=punches --verify=0 --do_verify=0 --ioengine=falloc --rw=randtrim --offset="${mb}M" --size="${mb}M" --loops=4
+        --fallocate=none --verify_fatal=1 --exitall_on_error --bs=16k \
+        --name=writes --ioengine=$engine --iodepth=$depth --rw=randwrite --filesize="${mb}M" --size="${mb}M" "${verified[@]}" --loops=2 \
+        --name=punches --verify=0 --do_verify=0 --ioengine=falloc --rw=randtrim --offset="${mb}M" --size="${mb}M" --filesize="$((2 * mb))M" --loops=4
     job "$engine-backlog" --ioengine=$engine --iodepth=$depth --rw=randwrite --bs=16k --verify=crc32c --verify_backlog=32 \
         --trim_percentage=30 --trim_verify_zero=1 --trim_backlog=32 --thread
 done
