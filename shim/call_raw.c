@@ -163,7 +163,7 @@ static bool lookup_fd(long fd)
 {
     struct statfs fs;
 
-    return rl_raw(SYS_fstatfs, (int)fd, &fs) == 0 &&
+    return rl_load_32(&proc.foreign) == 0 && rl_raw(SYS_fstatfs, (int)fd, &fs) == 0 &&
            (fs.f_type == PROC_SUPER_MAGIC || fs.f_type == SYSFS_MAGIC);
 }
 
