@@ -22,11 +22,9 @@ notes=()
 "${CC:-cc}" -std=gnu11 -D_GNU_SOURCE -O1 -shared -fPIC -o "$work/slowsync.so" \
     "$SRC/tests/preload/lib/slowsync.c" || exit 1
 
-# counts NAME [SETTING...] -- PROGRAM...: what the counter says after the program ran
-counts() {
-    local name=$1
+# runs [SETTING...] -- PROGRAM...: with the library; its report says what happened
+runs() {
     local -a settings=()
-    shift
     while [ "$1" != -- ]; do
         settings+=("$1")
         shift
@@ -35,50 +33,78 @@ counts() {
     rm -rf "$work/reports" && mkdir "$work/reports"
     timeout 60 env ${settings[@]+"${settings[@]}"} RLSHIM_REPORT="$work/reports" \
         LD_PRELOAD="$lib${preload:+ $preload}" "$@" >"$work/out" 2>&1
-    cat "$work/reports"/*.json 2>/dev/null | sed -n "s/.*\"$name\": \([0-9]*\).*/\1/p" |
+}
+
+counted() { # counted NAME
+    cat "$work/reports"/*.json 2>/dev/null | sed -n "s/.*\"$1\": \([0-9]*\).*/\1/p" |
         awk '{ n += $1 } END { print n + 0 }'
 }
 
-# agrees WHAT COUNT: with the line of `check`
-agrees() {
-    local says=no is=no
-    [[ " $line," == *" $1,"* ]] && says=yes
-    [ "$2" = 0 ] || is=yes
-    [ "$says" = "$is" ] || {
-        echo "not ok: $fs: check says $says to $1, and its counter says $2 (check: $line)"
-        head -n 3 "$work/out"
-        failures=$((failures + 1))
-    }
+# What gives each mitigation its chance in $dir, and prints how often it acted.
+try_split() {
+    runs -- "${one_inode[@]}"
+    counted write_pieces
+}
+try_gate() { # pieces pass it everywhere; punches where it is for them
+    runs -- "${one_inode[@]}" --named
+    echo $((($(counted gate_entered) - $(counted write_pieces)) * 2 > $(counted punch_calls)))
+}
+try_preextend() {
+    runs -- "${one_inode[@]}"
+    counted tail_begun
+}
+try_punch() {
+    runs -- "$BUILD/examples/one_inode" --json --dir "$dir" --punch-only 131072
+    counted punch_deferred
+}
+try_evict() {
+    runs RLSHIM_EVICT_MIN=0 -- "$BUILD/tests/bench/delete_bench" big "$dir" 4 8 unlink
+    counted evict_files
+}
+try_truncate() {
+    local empty
+    runs -- "$BUILD/examples/vfsmix" --json --dir "$dir" --seconds 0.3
+    empty=$(counted truncate_elided)
+    runs -- "$BUILD/tests/bench/delete_bench" size "$dir" 50
+    echo $((empty + $(counted truncate_elided)))
+}
+try_fsync() {
+    preload=$work/slowsync.so runs -- "$BUILD/tests/preload/flush" share "$dir"
+    counted flush_shared
+}
+try_writeback_window() {
+    runs RLSHIM_WRITEBACK_WINDOW=1M -- "$BUILD/tests/preload/window" bound "$dir" 64
+    counted window_started
+}
+try_create() {
+    runs -- "$BUILD/tests/bench/create_storm" creat "$dir" "new$RANDOM." 10 8
+    counted create_looked
 }
 
-# Where all is tried on one file system; its line is cut at a semicolon or colon, which explain.
+# Its line is cut at a semicolon or colon, which explain.
 compare() { # DIRECTORY
-    local dir=$1 bench=$BUILD/tests/bench prefix preload=
-    fs=$LAB_FS
+    local what n i says is
+    dir=$1 preload=
+    one_inode=("$BUILD/examples/one_inode" --json --dir "$dir" --seconds 0.5 --append-size 16M --punch-size 16M)
     line=$(cd "$dir" && "$rlshim" check | sed -n "s|^ *[a-z]* *$dir ([a-z0-9.]*): ||p" | head -n 1)
-    [ -n "$line" ] || {
-        echo "not ok: $fs: check has no line for $dir"
-        failures=$((failures + 1))
-        return
-    }
     line=${line%%[;:]*}
     tried=$((tried + 1))
-    local -a run=("$BUILD/examples/one_inode" --json --dir "$dir" --seconds 0.5 --append-size 16M --punch-size 16M)
-    agrees split "$(counts write_pieces -- "${run[@]}")"
-    # Big writes pass it everywhere; on file systems that it is for, so do some of 4096 punches.
-    agrees gate "$(($(counts gate_entered -- "${run[@]}" --named) / 100))"
-    agrees preextend "$(counts tail_begun -- "${run[@]}")"
-    agrees punch "$(counts punch_deferred -- "$BUILD/examples/one_inode" --json --dir "$dir" --punch-only 131072)"
-    agrees evict "$(counts evict_files RLSHIM_EVICT_MIN=0 -- "$bench/delete_bench" big "$dir" 4 8 unlink)"
-    agrees truncate "$(($(counts truncate_elided -- "$BUILD/examples/vfsmix" --json --dir "$dir" --seconds 0.3) +
-        $(counts truncate_elided -- "$bench/delete_bench" size "$dir" 50)))"
-    preload=$work/slowsync.so
-    agrees fsync "$(counts flush_shared -- "$BUILD/tests/preload/flush" share "$dir")"
-    preload=
-    agrees writeback_window "$(counts window_started RLSHIM_WRITEBACK_WINDOW=1M -- \
-        "$BUILD/tests/preload/window" bound "$dir" 64)"
-    prefix=new
-    agrees create "$(counts create_looked -- "$bench/create_storm" creat "$dir" $prefix 10 8)"
+    for what in split gate preextend punch evict truncate fsync writeback_window create; do
+        says=no is=no
+        [[ ", $line," == *" $what,"* ]] && says=yes
+        # On a busy machine evidence may come too late: what should act has three chances.
+        for ((i = 0; i < 3; i++)); do
+            n=$("try_$what")
+            [[ $n == 0 && $says == yes ]] || break
+        done
+        [ "$n" = 0 ] || is=yes
+        if [ $says != $is ]; then
+            echo "not ok: $fs: check says $says to $what, and its counter says $n (check: $line)"
+            head -n 3 "$work/out"
+            failures=$((failures + 1))
+        fi
+    done
+    [ -n "$line" ] || { echo "not ok: $fs: check has no line for $dir"; failures=$((failures + 1)); }
 }
 
 for fs in ext4 xfs btrfs tmpfs fuse; do
@@ -89,7 +115,6 @@ for fs in ext4 xfs btrfs tmpfs fuse; do
     esac >"$work/said"
     case $? in
     0)
-        LAB_FS=$fs
         compare "$LAB_DIR"
         lab_down
         ;;
