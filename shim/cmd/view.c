@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "../text.h"
+#include "../config_value.h"
 #include "view.h"
 
 const char *const view_act_text[ACT_COUNT] = {
@@ -26,11 +27,25 @@ const struct view_remedy view_remedies[REMEDY_COUNT] = {
 
 static const struct observed *sorted; /* for qsort, which takes no context */
 
+bool view_not_yet(int remedy)
+{
+    const struct view_remedy *v = &view_remedies[remedy];
+    struct cfg_value value;
+    struct cfg_error error;
+
+    return cfg_rows[v->row].later ||
+           (cfg_value_parse(&cfg_rows[v->row], v->value, strlen(v->value), &value, &error) == 0 &&
+            value.later);
+}
+
 static int by_saved(const void *a, const void *b)
 {
     const struct seen_remedy *x = &sorted->remedy[*(const int *)a];
     const struct seen_remedy *y = &sorted->remedy[*(const int *)b];
+    bool x_waits = view_not_yet(*(const int *)a), y_waits = view_not_yet(*(const int *)b);
 
+    if (x_waits != y_waits)
+        return x_waits ? 1 : -1;
     if (x->saved_ns != y->saved_ns)
         return x->saved_ns > y->saved_ns ? -1 : 1;
     return *(const int *)a - *(const int *)b;

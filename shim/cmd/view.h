@@ -36,7 +36,11 @@ struct view_remedy {
 extern const struct view_remedy view_remedies[REMEDY_COUNT];
 const char *view_key(int remedy); /* the setting, as in rlshim.conf */
 
-/* Remedies that address something, the one that would have saved most first. Returns how many. */
+/* Its value is known, and has no effect in this release. */
+bool view_not_yet(int remedy);
+
+/* Remedies that address something, the one that would have saved most first; those that this release
+ * lacks come last. Returns how many. */
 int view_order_remedies(const struct observed *o, int order[REMEDY_COUNT]);
 
 /* Acts that have calls, the one with most time stalled first, then most time. */

@@ -250,7 +250,10 @@ static void put_remedies(const struct observed *o)
             html_text(line);
             fputs(".</p>", html_out);
         }
-        if (strcmp(cfg_rows[v->row].builtin, v->value) == 0 && v->others[0] == '\0') {
+        if (view_not_yet(order[i])) {
+            fputs("<p>Not in this release: the setting is accepted and has no effect yet.</p>",
+                  html_out);
+        } else if (strcmp(cfg_rows[v->row].builtin, v->value) == 0 && v->others[0] == '\0') {
             fputs("<p class=\"dim\">It is on unless rlshim.conf says otherwise.</p>", html_out);
         } else if (v->others[0] != '\0' && view_others(o, order[i], &file) == 2) {
             fputs("<p>It needs files that no other program uses, and others were seen with ",

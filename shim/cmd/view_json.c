@@ -104,6 +104,7 @@ static json_t *seen(const struct observed *o)
         json_object_set_new(v, "cure", json_string(view_remedies[order[i]].name));
         json_object_set_new(v, "setting", json_string(view_key(order[i])));
         json_object_set_new(v, "value", json_string(view_remedies[order[i]].value));
+        json_object_set_new(v, "effective", json_boolean(!view_not_yet(order[i])));
         json_object_set_new(v, "saved_ns", number(r->saved_ns));
         if (r->worst.ns != 0) {
             json_object_set_new(v, "worst", stall(o, &r->worst));

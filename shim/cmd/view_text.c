@@ -74,6 +74,10 @@ static void put_lines(FILE *to, const struct observed *o, int remedy)
     bool is_default = strcmp(cfg_rows[v->row].builtin, v->value) == 0 && v->others[0] == '\0';
     int others = v->others[0] != '\0' ? view_others(o, remedy, &file) : 0;
 
+    if (view_not_yet(remedy)) {
+        fputs("     Not in this release: the setting is accepted and has no effect yet.\n", to);
+        return;
+    }
     if (is_default) {
         fprintf(to, "     It is on unless rlshim.conf says otherwise.\n");
         return;
