@@ -104,6 +104,19 @@ compare() { # DIRECTORY
             failures=$((failures + 1))
         fi
     done
+    says=no
+    (cd "$dir" && "$rlshim" check) | grep -q 'file leases work here' && says=yes
+    is=$(python3 - "$dir" <<'END'
+import fcntl, os, sys
+try:
+    fd = os.open(sys.argv[1], os.O_TMPFILE | os.O_RDWR, 0o600)
+    fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+    print("yes" if fcntl.fcntl(fd, fcntl.F_GETLEASE) == fcntl.F_WRLCK else "no")
+except OSError:
+    print("no")
+END
+)
+    [ "$says" = "${is:-}" ] || { echo "not ok: $fs: check says $says to leases, and a try ${is:-}"; failures=$((failures + 1)); }
     [ -n "$line" ] || { echo "not ok: $fs: check has no line for $dir"; failures=$((failures + 1)); }
 }
 
@@ -125,6 +138,27 @@ for fs in ext4 xfs btrfs tmpfs fuse; do
         ;;
     esac
 done
+
+# What the system allows: with io_uring switched off, and under a filter, check says so.
+says() { # says WHAT YES|NO PATTERN < the output of check
+    local is=no
+    grep -qE "$3" && is=yes
+    [ $is = "$2" ] || { echo "not ok: $1: check says $is to '$3'"; failures=$((failures + 1)); }
+}
+disabled=/proc/sys/kernel/io_uring_disabled
+if [ -w $disabled ]; then
+    before=$(<$disabled)
+    lab_at_exit "echo $before >$disabled"
+    echo 0 >$disabled
+    "$rlshim" check | says "io_uring on" yes 'ok +io_uring can be used'
+    echo 2 >$disabled
+    "$rlshim" check | says "io_uring off" no 'ok +io_uring can be used'
+    echo "$before" >$disabled
+else
+    notes+=("io_uring switched off: only root can, on Linux 6.6 and later")
+fi
+"$rlshim" check | says "no filter" no 'system calls are filtered'
+"$BUILD/tests/preload/window" without-cachestat "$rlshim" check | says "a filter" yes 'system calls are filtered'
 
 for note in ${notes[@]+"${notes[@]}"}; do
     echo "left out: $note"
