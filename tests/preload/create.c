@@ -129,7 +129,9 @@ static void own(void)
         try_open("no directory", "none/x", O_RDWR | O_CREAT, 0666);
         try_open("an address that is none", (const char *)8, O_RDWR | O_CREAT, 0666);
         try_open("no address", NULL, O_RDWR | O_CREAT, 0666);
-        char *page = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        char *page =
+            mmap(NULL, 3 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        mprotect(page + 8192, 4096, PROT_NONE);
         strcpy(page, "file");
         try_open("a page of its own", page, O_RDWR | O_CREAT, 0666);
         mprotect(page, 4096, PROT_NONE);
@@ -138,7 +140,7 @@ static void own(void)
         try_open("the page, unmapped since", page, O_RDWR | O_CREAT, 0666);
         memset(page + 4096, 'z', 4096);
         try_open("a path that runs off its page", page + 4096 + 4000, O_RDWR | O_CREAT, 0666);
-        munmap(page + 4096, 4096);
+        munmap(page + 4096, 8192);
         errno = 0;
         fd = openat(-7, "file", O_RDWR | O_CREAT, 0666);
         show("a dirfd that is none", fd, errno);
@@ -214,7 +216,8 @@ static void own(void)
         close(fd);
         for (int i = 0; i < 3; i++)
             unlink((const char *[]){"new", "brand-new", "target"}[i]);
-        unlink("new2"), unlink("new3"), unlink("new4"), unlink("made"), unlink("stream"), unlink("made-2");
+        unlink("new2"), unlink("new3"), unlink("new4"), unlink("made"), unlink("stream"),
+            unlink("made-2");
     }
 }
 

@@ -13,6 +13,7 @@ export RLSHIM_CONF=/dev/null
 . "$SRC/tests/lab/lab.sh"
 work=$(mktemp -d "${TMPDIR:-/tmp}/observe_examples.XXXXXX") || exit 1
 lab_at_exit "rm -rf -- '$work'"
+threshold=1ms
 failures=0
 tried=0
 notes=()
@@ -28,7 +29,7 @@ first() {
     local name=$1 remedy=$2 functions=$3 file=$4 one line where
     shift 5
     tried=$((tried + 1))
-    lab_exec timeout 60 "$BUILD/rlshim" observe --library "${SHIM_SO:-$BUILD/librlshim.so}" --set stall_threshold=1ms \
+    lab_exec timeout 60 "$BUILD/rlshim" observe --library "${SHIM_SO:-$BUILD/librlshim.so}" --set stall_threshold=$threshold \
         -- "$@" >"$work/out" 2>"$work/said" || not_ok "$name: exit status $?: $(head -n 2 "$work/said")"
     one=$(sed -n 's/^  1\. \([^:]*\):.*/\1/p' "$work/said" | head -n 1)
     [[ $one =~ ^($remedy)$ ]] || not_ok "$name: '$one' is named first, not '$remedy'"
@@ -59,8 +60,10 @@ if up "reads beside punches" lab_up xfs 3000 300; then
     lab_down
 fi
 if up "O_TRUNC of empty files" lab_up ext4 1024; then
+    threshold=20us # a disk in memory has no flush to wait for
     first "O_TRUNC of empty files" "truncate = elide" "once" vfsmix.c -- \
         "$BUILD/examples/vfsmix" --dir "$LAB_DIR" --seconds 2
+    threshold=1ms
     # What this release lacks is not held out as a cure.
     dd if=/dev/zero of="$LAB_DIR/full" bs=1M count=300 2>"$work/out" && sync -f "$LAB_DIR"
     # shellcheck disable=SC2016 # for the other shell

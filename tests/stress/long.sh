@@ -30,7 +30,7 @@ KEEPER_KILLS=1000 "$src/tests/preload/keeper.sh" | tee -a "$log"
 [ "${PIPESTATUS[0]}" = 0 ] || status=1
 "$src/tests/model/self_test.sh" || status=1
 TAIL_SECONDS=10 TAIL_MUTANTS="81 84" "$src/tests/preload/tail.sh" || status=1
-WHOLE_SECONDS=20 "$src/tests/preload/whole.sh" || status=1
+WHOLE_SECONDS=20 WHOLE_MUTANTS="87 88" "$src/tests/preload/whole.sh" || status=1
 APPEND_SECONDS=10 "$src/tests/preload/append.sh" || status=1
 TORTURE_SEED=$seed "$src/tests/stress/torture.sh" "$seconds" || status=1
 exit "$status"
