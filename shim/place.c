@@ -183,7 +183,7 @@ static __attribute__((noinline)) struct place *learn_into(struct place *p, uint6
     if (kind == CREATE_KIND_UNKNOWN)
         return &nowhere;
     if (rl_load_64(&p->tag) != tag) {
-        p->missing = p->turn = p->look_ns = p->plain_ns = p->doubted = 0;
+        p->missing = p->turn = p->turns = p->look_ns = p->plain_ns = p->doubted = 0;
         rl_store_64(&p->tag, tag);
     }
     rl_store_32(&p->kind, kind);

@@ -20,6 +20,7 @@ struct place {
     uint64_t tag;  /* of the name; 0 free */
     uint32_t kind; /* enum create_kind */
     uint32_t missing, turn;
+    uint32_t turns; /* looks that are still to be made in turn, since a name was missing lately */
     uint32_t look_ns, plain_ns;
     uint32_t doubted; /* wrong guesses that a name had existed: fewer are believed */
 };
